@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 export MKL_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
-.PHONY: help demo test test-engines test-engines-exact prove-openrlhf check unit distributions extras results docs soak mutants clean
+.PHONY: help demo test test-engines test-engines-exact prove-openrlhf check unit distributions extras results docs soak mutants explore clean
 
 help:
 	@echo "make demo     train a miniature team with MarsRL and show the table (minutes)"
@@ -25,9 +25,10 @@ help:
 	@echo "make results  write the studies' pages from their ledgers"
 	@echo "make soak     an evaluation under faults, kills and an outage (minutes, alone on the machine)"
 	@echo "make mutants  change the core at 300 places, one at a time: do its tests notice? (an hour)"
+	@echo "make explore  the light tests with other random examples than those of every run (nightly)"
 	@echo "make docs     build the documentation with its reference into site/"
 
-demo: $(VENV)/installed
+demo: $(VENV)/demo-installed
 	$(BIN)/python examples/demo.py
 
 test: check unit
@@ -45,6 +46,9 @@ check: $(VENV)/installed
 unit: $(VENV)/installed
 	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal -q \
 		--ignore tests/docs/test_journeys.py
+
+explore: export HYPOTHESIS_PROFILE = explore
+explore: unit
 
 # vLLM pins its own versions. The miniature needs little memory; graphs are not compiled.
 test-engines test-engines-exact: export VLLM_CPU_KVCACHE_SPACE ?= 1
@@ -84,9 +88,14 @@ extras: $(VENV)/installed
 results: $(VENV)/installed
 	$(BIN)/python -m studies.overview --all
 
-$(VENV)/installed: pyproject.toml constraints.txt scripts/install.sh
-	scripts/install.sh "$(PYTHON)" "$(VENV)" "$(TORCH)"
+# The demo needs none of the packages that only tests need.
+$(VENV)/demo-installed: pyproject.toml constraints.txt scripts/install.sh
+	scripts/install.sh "$(PYTHON)" "$(VENV)" "$(TORCH)" hf,plots,viewer
 	@touch $@
+
+$(VENV)/installed: pyproject.toml constraints.txt scripts/install.sh
+	scripts/install.sh "$(PYTHON)" "$(VENV)" "$(TORCH)" dev
+	@touch $@ $(VENV)/demo-installed
 
 soak: $(VENV)/installed
 	$(BIN)/python benchmarks/soak.py --minutes 3

@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 from mars_env.files import write_atomically
-from mars_env.trainers.openrlhf.versions import GPU_STACK, installed
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -70,9 +70,9 @@ def plan(small: bool = False) -> tuple[Step, ...]:
 
     marsrl = (python, "-m", "studies.marsrl")
     study = ("--quick",) if small else ("--check", "0", "--jobs", str(os.cpu_count() or 1))
-    openrlhf = (python, "-m", "mars_env.trainers.openrlhf")
-    smoke = ("--config", str(ROOT / "examples" / "openrlhf" / "marsrl_smoke_1gpu.toml"))
-    smoke += ("--dry-run=24",) if small else ()
+    openrlhf = (python, "-m", "mars_env", "train")
+    smoke = (str(ROOT / "examples" / "openrlhf" / "marsrl_smoke_1gpu.toml"),)
+    smoke += ("--dry-run", "--gpu-memory", "24") if small else ()
     sizes = ("tiny", "tiny") if small else ("100m", "600m")
     shapes = ("tiny", "tiny") if small else ("0.6b", "4b")
     return (
@@ -202,7 +202,9 @@ def machine() -> dict[str, Any]:
 
 def stack() -> dict[str, str | None]:
     """The versions of OpenRLHF's stack that are installed."""
-    return {name: installed(name) for name in GPU_STACK}
+    names = ("openrlhf", "torch", "vllm", "transformers", "deepspeed", "ray", "flash-attn")
+    packages = {package.name.lower(): package.version for package in distributions()}
+    return {name: packages.get(name) for name in names}
 
 
 def install(seconds: float = 20) -> dict[str, Any]:
@@ -240,6 +242,7 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
     from trainer import GROUP, GROUPS, LIMIT, PROMPT, new_model, reward, task
 
     from mars_env.trainers import TrainConfig, train
+    from mars_env.trainers.architecture import architecture
     from mars_env.trainers.memory import Shape, estimate
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -275,7 +278,7 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
     trained = drawn + steps * GROUPS * GROUP * PROMPT
     operations = 2.0 * parameters * drawn + 6.0 * parameters * trained
     card, peak = card_of(device)
-    estimated = estimate(model.config, config, Shape(PROMPT, LIMIT, GROUPS * GROUP))
+    estimated = estimate(architecture(model.config.to_dict()), config, Shape(PROMPT, LIMIT, GROUPS * GROUP))
     used = (
         torch.cuda.max_memory_allocated()
         if device == "cuda"
@@ -313,9 +316,10 @@ def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM, Qwen3Config
 
     from mars_env.trainers import LocalTrainer, TrainConfig
-    from mars_env.trainers.local import Policy
-    from mars_env.trainers.lora import LoRASettings, add_adapters
+    from mars_env.trainers.architecture import architecture
+    from mars_env.trainers.lora import add_adapters
     from mars_env.trainers.memory import Shape, estimate
+    from mars_env.trainers.policy import Policy
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     card, peak = card_of(device)
@@ -338,8 +342,8 @@ def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
         torch.manual_seed(0)
         with torch.device(device):
             model: Any = AutoModelForCausalLM.from_config(shape, dtype=shape.dtype)
-        lora = LoRASettings() if kind == "adapters" else None
-        policy = Policy(add_adapters(model, ["model"], lora)["model"] if lora else model)
+        rank = 16 if kind == "adapters" else None
+        policy = Policy(add_adapters(model, ["model"], rank)["model"] if rank else model)
         own, group, seconds = LocalTrainer({"model": policy}, config), group_of(rows), []
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -357,7 +361,10 @@ def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
             "share_of_peak": None if peak is None else operations / took / peak,
             "memory_bytes": torch.cuda.max_memory_allocated() if device == "cuda" else None,
             "estimate_bytes": estimate(
-                shape, config, Shape(length - times * LIMIT, times * LIMIT), lora=lora
+                architecture(shape.to_dict()),
+                config,
+                Shape(length - times * LIMIT, times * LIMIT),
+                adapter_rank=rank,
             ).peak,
         }
         del model, policy, own
@@ -367,9 +374,9 @@ def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
 
 
 def vllm(size: str, refreshes: int = 3) -> dict[str, Any]:
-    """vLLM beside a new model of this process: seconds of refreshes and probes, gaps, memory while it sleeps.
+    """vLLM beside a new model of this process: seconds of refreshes and probes, memory while it sleeps.
 
-    The model, then two adapters on it, as `make_team` makes them for ``engine="vllm"``.
+    The model, then two adapters on it, as `make_team` makes them for ``engine.name = "vllm"``.
     """
     import torch
     from trainer import new_model
@@ -377,9 +384,10 @@ def vllm(size: str, refreshes: int = 3) -> dict[str, Any]:
     from mars_env.models import HFModel
     from mars_env.rollout import PipelineSettings
     from mars_env.trainers import RunSettings
-    from mars_env.trainers.local import Policy
     from mars_env.trainers.lora import add_adapters
+    from mars_env.trainers.policy import Policy
     from mars_env.trainers.samplers import Samplers, sampling_models
+    from mars_env.trainers.tables import EngineSettings
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found: dict[str, Any] = {"parameters": 0, "device": device}
@@ -394,8 +402,9 @@ def vllm(size: str, refreshes: int = 3) -> dict[str, Any]:
             if kind == "adapters":
                 made = add_adapters(base.module, ["one", "two"])
                 trained = {name: HFModel((each, base.tokenizer), name=name) for name, each in made.items()}
-            settings = RunSettings(pipeline=PipelineSettings(staleness=0))
-            engines = sampling_models("vllm?eager=true", trained, settings)
+            engine = EngineSettings(name="vllm", arguments={"enforce_eager": True})
+            settings = RunSettings(pipeline=PipelineSettings(staleness=0), engine=engine)
+            engines = sampling_models(trained, settings)
             bring, policies = Samplers(engines), {name: Policy(each.module) for name, each in trained.items()}
             rows = []
             for version in range(refreshes):
@@ -410,9 +419,9 @@ def vllm(size: str, refreshes: int = 3) -> dict[str, Any]:
                 began = time.perf_counter()
                 probing = bring(policies)
                 refreshed = time.perf_counter()
-                gaps = asyncio.run(probing)
+                read = probing if isinstance(probing, dict) else asyncio.run(probing)
                 seconds = {"refresh": refreshed - began, "probe": time.perf_counter() - refreshed}
-                rows.append(seconds | {"freed_bytes": freed, **gaps})
+                rows.append(seconds | {"freed_bytes": freed, **read})
             found[kind] = rows
             for engine in engines.values():
                 getattr(engine, "base", engine).close()

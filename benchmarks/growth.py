@@ -29,8 +29,7 @@ def play(folder: Path, turns: int) -> None:
     import asyncio
 
     from mars_env.agents import make_agents
-    from mars_env.envs import Game, SolveVerifyCorrect
-    from mars_env.envs.solve_verify_correct import TRAINING
+    from mars_env.envs import Game, solve_verify_correct
     from mars_env.grading import grader_for
     from mars_env.models import ScriptedModel
     from mars_env.rollout import Job, Store, play_all
@@ -43,7 +42,7 @@ def play(folder: Path, turns: int) -> None:
 
     count = turns // (5 * SAMPLES)
     problems = [Problem(f"sum/{i}", f"What is {i} + {i}?", str(i % 20)) for i in range(count)]
-    game = Game(SolveVerifyCorrect(TRAINING), grader_for("math"))
+    game = Game(solve_verify_correct(schedule="training"), grader_for("math"))
     agents = make_agents(ScriptedModel(script), game.rules.possible_agents)
 
     async def played() -> None:
@@ -71,11 +70,11 @@ def read(folder: Path, turns: int) -> None:
 def report(folder: Path, turns: int) -> None:
     """Read and measure it."""
     from mars_env.evaluation.metrics import measure
-    from mars_env.evaluation.trees import answers_of_grading
+    from mars_env.evaluation.trees import final_answer
     from mars_env.rollout import read_run
 
     trees = read_run(folder).trees
-    measure(trees, answers_of_grading(trees))
+    measure(trees, final_answer)
 
 
 def compare(folder: Path, turns: int) -> None:

@@ -25,17 +25,19 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
+from mars_env.envs import grouped
 from mars_env.models.requests import Sampled
 from mars_env.rollout import Job
 from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
+from mars_env.trainers.assembly import POLICY, training_game, training_problems
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel
 from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
-from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.team import POLICY, agents_by_name
+from mars_env.trainers.openrlhf.team import agents_by_name
+from mars_env.trainers.recipes import MARSRL
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Sampling
 
 SENTENCE = "We check the case by hand, reduce both sides, and compare what is left of the sum. "
 END = "The answer is \\boxed{%d}.\n\nCorrectness: %s"
@@ -83,14 +85,16 @@ async def measure(
     tokenizer: Any, *, engines: int, in_flight: int, tokens: int, completions: int, seconds: float
 ) -> dict[str, Any]:
     """Play until so many completions are trained, after as many that warm up as there are in flight."""
-    settings = TeamSettings(env="aime-solve-verify-correct", options={"schedule": "training"}, problems=500)
-    game, problems = settings.game(), settings.training_problems()
+    environment = {"id": "aime-solve-verify-correct", "limit": 500}
+    settings = MARSRL.with_(environment=environment, team={"model": "mock"})
+    game = replace(training_game(settings), grower=grouped(settings.rollouts))
+    problems = training_problems(settings)
     answers = prepared(tokenizer, tokens)
     mocks = [MockEngine(answers, seconds, seed) for seed in range(engines)]
     model = EnginesModel(mocks, tokenizer, context=16 * tokens + 65_536)
-    sampling = Sampling(temperature=1.0, max_tokens=2 * tokens)
-    team = agents_by_name(settings, game.rules.possible_agents, {POLICY: model}, sampling)
-    groups = max(1, in_flight // settings.group)
+    settings = settings.with_(sampling={"temperature": 1.0, "max_tokens": 2 * tokens})
+    team = agents_by_name(settings, game.rules, {POLICY: model})
+    groups = max(1, in_flight // settings.rollouts.group)
     options = PipelineSettings(groups_per_update=groups, staleness=2, concurrency=groups)
     shape = BatchShape(ranks=8, rollout_micro=1, train_micro=1, batch=1024)
 
@@ -107,7 +111,7 @@ async def measure(
     try:
         async with aclosing(playing) as due:
             async for batch in due:
-                samples = turn_samples(batch.groups, settings)
+                samples = turn_samples(batch.groups, settings.train)
                 if samples:
                     rows += len(responses(samples, shape, temperature=1.0, padding_token=0, ages={}))
                 served = sum(mock.served for mock in mocks)

@@ -18,18 +18,22 @@ from __future__ import annotations
 import argparse
 import gc
 import multiprocessing
+import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from simulator import Cluster, Report, simulate
 
 from mars_env.envs import GroupedSettings
 from mars_env.types import Completion, Group, Model, Prompt, Sampling
+
+sys.path.append(str(Path(__file__).parents[1]))  # for studies
 
 # ------------------------------------------------------------------------------------------ frozen parameters
 # A quarter of MarsRL's step (arXiv 2511.11373: 128 problems, groups of 8, 2 branches, chains S, V, C, V, C
@@ -324,8 +328,8 @@ def engine_of(kind: str) -> Iterator[Player]:
         yield miniature, miniature.refresh
         return
     try:
-        from mars_env.models.head_padding import pad_heads
         from mars_env.models.vllm import VLLMModel
+        from studies.common.head_padding import pad_heads
 
         with tempfile.TemporaryDirectory() as directory:  # its heads are too narrow for vLLM on CPUs
             pad_heads(miniature.module, 32).save_pretrained(directory)
@@ -344,8 +348,7 @@ def real(kind: str, engine: Model, put: Callable[[Any, int], None]) -> None:
     import asyncio
 
     from mars_env import load_problems
-    from mars_env.envs import Game, SolveVerifyCorrect
-    from mars_env.envs.solve_verify_correct import TRAINING
+    from mars_env.envs import Game, solve_verify_correct
     from mars_env.grading import grader_for
     from mars_env.miniature import load
     from mars_env.miniature.agents import team
@@ -372,11 +375,11 @@ def real(kind: str, engine: Model, put: Callable[[Any, int], None]) -> None:
             problems_per_step=REAL_PROBLEMS,
             rollouts=GroupedSettings(group=GROUP, branches=BRANCHES, sampling="balanced"),
             pipeline=options,
-            train=TrainConfig(learning_rate=1e-4, old_logprobs="rollout"),
+            train=TrainConfig(learning_rate=1e-4),
         )
         asyncio.run(
             train(
-                Game(SolveVerifyCorrect(TRAINING), grader_for("math")),
+                Game(solve_verify_correct(schedule="training"), grader_for("math")),
                 Team(team(model), {"miniature": Policy(trained.module)}, refresh),
                 load_problems("arithmetic", seed=SEED, split="train"),
                 settings,

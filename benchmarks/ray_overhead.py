@@ -1,9 +1,9 @@
-"""What playing on Ray costs: processor time per turn of the driver and the workers, against one process.
+"""What acting and grading on Ray costs: processor time per turn of driver and workers, against one process.
 
     python benchmarks/ray_overhead.py --trees 4000 --workers 2
 
 A scripted team answers immediately, so that only the machinery is measured: the engine, the grading of
-integers, and on Ray the transfer of each record from a worker to the driver. Linux only (/proc).
+integers, and on Ray two calls of a worker for each turn. Linux only (/proc).
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
-from contextlib import aclosing
 from pathlib import Path
 
 from mars_env.agents import make_agents
 from mars_env.distributed import Fleet, Place, Placement
-from mars_env.envs import Game, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import TRAINING
+from mars_env.envs import Game, solve_verify_correct
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, collect
@@ -35,7 +33,7 @@ def script(prompt: Prompt, sample: int, seed: int) -> str:
 
 
 def game() -> Game:
-    return Game(SolveVerifyCorrect(TRAINING), grader_for("math"))
+    return Game(solve_verify_correct(schedule="training"), grader_for("math"))
 
 
 def team() -> Mapping[str, Agent]:
@@ -61,15 +59,15 @@ async def main(trees: int, workers: int, concurrency: int) -> None:
     turns = sum(len(tree.turns) for tree in played)
     report("one process", turns, time.perf_counter() - began, engine=time.process_time() - used)
     async with Fleet(game, team, Placement(workers=Place(count=workers))) as fleet:
-        while len(fleet.pids()) < workers:
-            [_ async for _ in fleet.play_all(jobs[:1], seed=SEED)]
-        there = processor_seconds(fleet.pids())
+        while len(pids := await fleet.workers.pids()) < workers:
+            await asyncio.sleep(0.1)
+        there = processor_seconds(pids)
         began, used = time.perf_counter(), time.process_time()
-        async with aclosing(fleet.play_all(jobs, seed=SEED, concurrency=concurrency)) as trees_there:
-            turns = sum([len(tree.turns) async for tree in trees_there])
+        played = await collect(fleet.game, fleet.agents, jobs, seed=SEED, concurrency=concurrency)
         seconds = time.perf_counter() - began
+        turns = sum(len(tree.turns) for tree in played)
         report(f"{workers} workers", turns, seconds, driver=time.process_time() - used,
-               workers=processor_seconds(fleet.pids()) - there)  # fmt: skip
+               workers=processor_seconds(pids) - there)  # fmt: skip
 
 
 if __name__ == "__main__":

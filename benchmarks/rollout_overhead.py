@@ -38,8 +38,7 @@ import aiohttp
 
 from mars_env.agents import make_agents
 from mars_env.agents.roles import ROLES
-from mars_env.envs import Game, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import TRAINING
+from mars_env.envs import Game, solve_verify_correct
 from mars_env.grading.math.grader import MathGrader
 from mars_env.models import HTTPModel
 from mars_env.rollout import Job, Store, play_all
@@ -230,7 +229,7 @@ class Sleeper:
 
 async def engine(model: Any, concurrency: int, seconds: float, most: int | None) -> Figures:
     """This library's engine, with everything that a user's run has: prompts, grading, rewards, the store."""
-    game = Game(SolveVerifyCorrect(TRAINING), MathGrader())
+    game = Game(solve_verify_correct(schedule="training"), MathGrader())
     agents = make_agents(model, game.rules.possible_agents)
     problem = Problem("p", PROBLEM, ANSWER)
     async for _ in play_all(game, agents, [Job(problem)], seed=SEED, concurrency=1):

@@ -108,15 +108,15 @@ def record(times: dict[int, list[float]], i: int, seconds: float) -> None:
 
 def steps(quick: bool, seed: int) -> None:
     """The table of step times."""
-    few, many = ([50, 240], [50, 240, 1000]) if quick else ([50, 240, 1000], [50, 240, 1000, 10000])
+    sizes = [50, 240] if quick else [50, 240, 1000]
     runs = 2 if quick else 3
     rows: dict[str, dict[int, list[float]]] = {}
     for run in range(runs):
         measured = {
-            "ours": ours(many, seed + run),
-            "TreeQuest ask/tell in place": theirs(few if quick else many[:-1], seed + run, in_place=True),
-            "TreeQuest step()": theirs(few, seed + run, in_place=False),
-            "ours, every score 0": ours(many, seed + run, hopeless=True),
+            "ours": ours(sizes, seed + run),
+            "TreeQuest ask/tell in place": theirs(sizes, seed + run, in_place=True),
+            "TreeQuest step()": theirs(sizes, seed + run, in_place=False),
+            "ours, every score 0": ours(sizes, seed + run, hopeless=True),
         }
         for name, times in measured.items():
             for size, values in times.items():
@@ -124,16 +124,16 @@ def steps(quick: bool, seed: int) -> None:
     print(
         f"\nTime of a step in ms: median [quartiles] of {runs} trees x {WINDOW} steps; 2 agents, Beta prior\n"
     )
-    print("| | " + " | ".join(f"{size:,} nodes" for size in many) + " |")
-    print("|---" * (len(many) + 1) + "|")
+    print("| | " + " | ".join(f"{size:,} nodes" for size in sizes) + " |")
+    print("|---" * (len(sizes) + 1) + "|")
     for name, by_size in rows.items():
-        print(f"| {name} | " + " | ".join(spread(by_size.get(size)) for size in many) + " |")
+        print(f"| {name} | " + " | ".join(spread(by_size.get(size)) for size in sizes) + " |")
     for name in ("TreeQuest ask/tell in place", "TreeQuest step()"):
         ratios = [
             f"{statistics.median(rows[name][size]) / statistics.median(rows['ours'][size]):.0f}x"
             if size in rows[name]
             else "-"
-            for size in many
+            for size in sizes
         ]
         print(f"| {name} / ours | " + " | ".join(ratios) + " |")
 

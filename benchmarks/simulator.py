@@ -27,14 +27,12 @@ from pydantic import (
     PositiveInt,
 )
 
-from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
-from mars_env.envs.solve_verify_correct import TRAINING
+from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
 from mars_env.errors import ConfigError, MarsError
 from mars_env.players import assign_agents
 from mars_env.rollout.engine import Job
-from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
+from mars_env.rollout.pipeline import PipelineSettings, pipeline
 from mars_env.rollout.segments import SegmentedModel
-from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
 from mars_env.types import Action, Completion, Grade, Group, Model, Observation, Problem, Prompt, Sampling
 
@@ -121,7 +119,7 @@ class SimulatedEngine:
         self.name = "simulated"
         self.version = 0
         self.busy = 0.0
-        self._slots = Slots(slots)
+        self._room = asyncio.Semaphore(slots)
         self._seconds = tokens_per_id / tokens_per_second
         self._median, self._spread = median / tokens_per_id, spread
         self._lengths: list[int] = []
@@ -141,7 +139,7 @@ class SimulatedEngine:
             number = len(self._lengths)
         left = self._lengths[number - 1] - done
         count = min(left, sampling.max_tokens)
-        async with self._slots.hold():
+        async with self._room:
             version = self.version
             await asyncio.sleep(count * self._seconds)
         self.busy += count * self._seconds
@@ -167,7 +165,7 @@ class SimulatedEngine:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAgent:
-    """Plays a role of `SolveVerifyCorrect` at random: it is right with a given probability.
+    """Plays a role of `solve_verify_correct` at random: it is right with a given probability.
 
     Its texts and its model's lengths follow from the seed, so the trees are the same whatever the schedule.
     """
@@ -313,9 +311,8 @@ async def _simulated(cluster: Cluster, watch: Callable[[Group], None] | None) ->
     )
     limit = cluster.max_tokens // cluster.resolution
     segment = limit if cluster.segment_tokens is None else cluster.segment_tokens // cluster.resolution
-    slots = Slots(cluster.slots)
-    model = SegmentedModel(engine, segment, slots=slots)
-    rules = SolveVerifyCorrect(TRAINING)
+    model = SegmentedModel(engine, segment)
+    rules = solve_verify_correct(schedule="training")
     game = Game(rules, _Grader(), grower=grouped(cluster.rollouts))
     sampling = Sampling(max_tokens=limit)
     team = {role: SimulatedAgent(model, right, sampling) for role, right in cluster.right.items()}
@@ -330,9 +327,7 @@ async def _simulated(cluster: Cluster, watch: Callable[[Group], None] | None) ->
     groups = dropped = 0
     busy = 0.0
     clock = asyncio.get_running_loop().time
-    played = pipeline(
-        game, assign_agents(rules, team), steps, settings, seed=cluster.seed, training=Training(slots=slots)
-    )
+    played = pipeline(game, assign_agents(rules, team), steps, settings, seed=cluster.seed)
     async with aclosing(played) as due:
         async for batch in due:
             tokens = cluster.resolution * sum(map(_tokens, batch.groups))

@@ -236,10 +236,9 @@ def refused(ports: list[int]) -> list[str]:
 
 def train_command(model: Path, out: Path, steps: int) -> list[str]:
     """A training of the miniature; the same each time that it is continued."""
-    options = [f"steps={steps}", "problems_per_step=4", "rollouts.group=4"]
-    given = [word for option in options for word in ("--option", option)]
-    team = ["--model", str(model), "--team", "mars_env.miniature.agents:team", "--checkpoint-every", "2"]
-    return [sys.executable, "-m", "mars_env.cli", "train", ENV, *team, *given, "--out", str(out)]
+    flags = [f"--steps={steps}", "--problems_per_step=4", "--rollouts.group=4", "--checkpoint_every=2"]
+    team = [f"--model={model}", "--team.agents=mars_env.miniature.agents:team"]
+    return [sys.executable, "-m", "mars_env.cli", "train", ENV, *team, *flags, f"--out={out}"]
 
 
 def trained(folder: Path, steps: int) -> tuple[dict[str, int], list[str]]:

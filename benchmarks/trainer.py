@@ -123,7 +123,7 @@ def task(
         sampled: Gets the number of tokens of each request.
         right: The reward of a prompt and a text.
     """
-    from mars_env.envs import Game, GroupedSettings, Solve
+    from mars_env.envs import Game, GroupedSettings, solve
     from mars_env.models import HFModel
     from mars_env.problems import ProblemSet
     from mars_env.trainers import RunSettings
@@ -146,7 +146,7 @@ def task(
         async def grade(self, problem: Problem, text: str) -> Grade:
             return Grade.correct() if right(problem.statement, text) else Grade.wrong("odd")
 
-    game, playing = Game(Solve(), FirstCharacter()), HFModel(model, name="model")
+    game, playing = Game(solve(), FirstCharacter()), HFModel(model, name="model")
     settings = RunSettings(
         steps=steps, problems_per_step=GROUPS, rollouts=GroupedSettings(group=GROUP, branches=1), train=config
     )
@@ -353,7 +353,7 @@ def bound(workload: str, size: str) -> float:
 def update(way: str, size: str, workload: str, steps: int, clock: Clock) -> None:
     """The local trainer's update alone."""
     from mars_env.trainers import LocalTrainer, TrainConfig
-    from mars_env.trainers.local import Policy
+    from mars_env.trainers.policy import Policy
 
     config = TrainConfig(shared_prefixes=way != "plain", learning_rate=1e-6, **LEAN if way == "lean" else {})
     trainer = LocalTrainer({"model": Policy(new_model(SIZES[size])[0])}, config)

@@ -19,10 +19,10 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from mars_env.evaluation import RunDescription, build_report
-from mars_env.viewer import Display, write_page
+from mars_env.viewer import write_page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
-from shown_run import prompts, shown_run
+from shown_run import shown_run
 
 FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
@@ -49,9 +49,9 @@ def measured(browser, url):
 
 
 def search(page, words):
-    before = page.text_content("#shown")
+    before = page.text_content("#count")
     page.fill("#query", words)
-    while page.text_content("#shown") == before:
+    while page.text_content("#count") == before:
         time.sleep(0.005)
 
 
@@ -65,7 +65,7 @@ def main():
     report = build_report(trees, RunDescription(title="sums", problem_set="sums", generated=False))
     began = time.process_time()
     path = Path(tempfile.mkdtemp()) / "run.html"
-    page = write_page(path, trees, title="Sums", report=report, display=Display(prompts))
+    page = write_page(path, trees, title="Sums", report=report)
     written = time.process_time() - began
     size = page.stat().st_size / 1e6
     print(f"{turns:,} turns in {len(trees):,} trees: {size:.1f} MB, {written:.1f} CPU seconds")

@@ -12,7 +12,7 @@ import mars_env
 from mars_env.envs import GroupedSettings
 from mars_env.models import HFModel, tiny_model
 from mars_env.trainers import MARSRL, TrainConfig, make_team, train
-from mars_env.trainers.lora import LoRASettings, add_adapters
+from mars_env.trainers.lora import add_adapters
 from mars_env.types import Sampling
 
 
@@ -30,12 +30,12 @@ small = {
     "sampling": Sampling(temperature=1.0, max_tokens=8 if len(sys.argv) == 1 else 512),
     "train": TrainConfig(learning_rate=1e-3),
 }
-settings = MARSRL.model_copy(update=small)
+settings = MARSRL.with_(**small, out="runs/adapters")
 
 base = HFModel(sys.argv[1], dtype="bfloat16") if len(sys.argv) > 1 else tiny_model(context=4096)
-adapters = add_adapters(base.module, ["solver", "verifier", "corrector"], LoRASettings(rank=4, alpha=8))
+adapters = add_adapters(base.module, ["solver", "verifier", "corrector"], rank=4)
 models = [HFModel((module, base.tokenizer), name=name) for name, module in adapters.items()]
 team = make_team(settings, env.possible_agents, models)  # a policy has its model's name
-history = asyncio.run(train(env.game, team, env.problems, settings, directory="runs/adapters"))
+history = asyncio.run(train(env.game, team, env.problems, settings))
 for name, figures in history[-1].policies.items():
     print(name, "completions:", int(figures["completions"]))

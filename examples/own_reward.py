@@ -18,6 +18,8 @@ def saves_work(turn, path, problem):
     judged = path[-1].grade
     if judged is None or judged.score is None:
         return None
+    if turn.info["malformed"]:
+        return 0.0
     accepted = turn.info["verdict"] == "Correct"
     return float(accepted == (judged.score == 1)) * (1.0 if accepted else 0.8)
 

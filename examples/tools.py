@@ -30,7 +30,7 @@ def write(prompt, sample, seed):
 if sys.argv[1:]:
     given = {"sampling": Sampling(max_tokens=64), "train": TrainConfig(call_cost=0.01, learning_rate=1e-5)}
     small = {"steps": 3, "problems_per_step": 2, "rollouts": {"group": 2, "branches": 1}}
-    settings = RunSettings(tools="python", **given, **small)
+    settings = RunSettings(team={"tools": "python"}, **given, **small)
     team = make_team(settings, env.possible_agents, [HFModel(sys.argv[1], dtype="float32")])
     for step in run_sync(train(env.game, team, env.problems, settings)):
         print(step.step, {role: metrics["trained"] for role, metrics in step.roles.items()})

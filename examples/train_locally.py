@@ -1,7 +1,7 @@
 """Train a team with MarsRL on this machine, then evaluate what was trained.
 
 python examples/train_locally.py                    # the library's miniature, three updates on a CPU
-python examples/train_locally.py Qwen/Qwen3-0.6B    # any checkpoint with float32 weights
+python examples/train_locally.py Qwen/Qwen3-0.6B    # any checkpoint
 """
 
 import asyncio
@@ -23,7 +23,7 @@ small = {
     "sampling": Sampling(temperature=1.0, max_tokens=512),
     "train": TrainConfig(learning_rate=3e-4),
 }
-settings = MARSRL.model_copy(update=small)
+settings = MARSRL.with_(**small, out="runs/trained")
 if len(sys.argv) > 1:
     model, agent = HFModel(sys.argv[1], name="one"), None  # the prompts of the library
 else:
@@ -37,7 +37,7 @@ else:
 
 team = make_team(settings, env.possible_agents, [model], agent=agent)
 
-for step in asyncio.run(train(env.game, team, env.problems, settings, directory="runs/trained")):
+for step in asyncio.run(train(env.game, team, env.problems, settings)):
     print(step.step, {role: round(figures["reward"], 2) for role, figures in step.roles.items()})
 
 held_out = mars_env.load_problems("arithmetic", split="test", n=20)

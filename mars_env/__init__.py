@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from mars_env.api import load_problems as load_problems
     from mars_env.api import make as make
     from mars_env.envs.aec import MarsEnv as MarsEnv
+    from mars_env.envs.game_function import game as game
     from mars_env.envs.gymnasium_view import as_gymnasium as as_gymnasium
     from mars_env.envs.registry import list_envs as list_envs
     from mars_env.envs.registry import register as register
-    from mars_env.envs.registry import register_rules as register_rules
     from mars_env.envs.registry import spec as spec
+    from mars_env.envs.rules import Reply as Reply
+    from mars_env.envs.rules import ask as ask
     from mars_env.envs.specs import EnvSpec as EnvSpec
     from mars_env.problems.registry import register_problem_set as register_problem_set
     from mars_env.serving.answering import solve as solve
+    from mars_env.trainers.front import train as train
     from mars_env.types import Action as Action
     from mars_env.types import Completion as Completion
     from mars_env.types import Grade as Grade

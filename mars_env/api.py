@@ -6,23 +6,24 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mars_env.envs.aec import MarsEnv
-from mars_env.envs.contexts import require_room
 from mars_env.envs.game import make_game
+from mars_env.envs.game_function import GameFunction
 from mars_env.envs.growers import MakeGrower
 from mars_env.envs.gymnasium_view import GymnasiumView, as_gymnasium
-from mars_env.envs.registry import refuse_unknown, rules_spec, spec, with_team_size
+from mars_env.envs.registry import find_game, spec, with_team_size
 from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
 from mars_env.identity import identity_of
-from mars_env.players import Player, refuse_training_agents
+from mars_env.players import Player, validate_playable
 from mars_env.problems import ProblemSet, load_set
 from mars_env.rollout import read_run
+from mars_env.rollout.contexts import require_room
 from mars_env.sync import blocking
 from mars_env.text import logger, shown
 from mars_env.types import Agent, Grader, Model, Problem, Reward, TeamReward, Tree
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
     from mars_env.distributed import Placement
     from mars_env.evaluation.compare import Comparison
     from mars_env.evaluation.costs import Prices
+    from mars_env.evaluation.plan import Plan, Play
     from mars_env.evaluation.report import Report
-    from mars_env.evaluation.run import Plan, Play
-    from mars_env.rollout.monitor import Monitor
+    from mars_env.rollout.engine import OnTurns
 
 log = logger("mars_env")
+
+Env = str | GameFunction | EnvSpec
+"""An environment's id, a game (which needs problems), its name, ``"my_module:my_game"``, or an `EnvSpec`."""
 
 Problems = str | Path | ProblemSet | Sequence[Problem]
 """A set's name, a problem file, a set, or problems in hand."""
@@ -62,14 +66,14 @@ def as_problem_set(problems: Problems) -> ProblemSet:
         return problems
     if isinstance(problems, str | Path):
         return load_problems(problems)
-    given = ProblemSet("given", problems)
-    if not given:
+    listed = ProblemSet("given", problems)
+    if not listed:
         raise ConfigError("problems= has no problem: give at least one")
-    return given
+    return listed
 
 
 def make(  # public edge: friendly keywords, each with a default
-    env_id: str | EnvSpec,
+    env_id: Env,
     *,
     problems: Problems | None = None,
     rewards: Mapping[str, Reward | str] | None = None,
@@ -80,18 +84,19 @@ def make(  # public edge: friendly keywords, each with a default
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> MarsEnv:
-    """Make an environment, by its id ``<problem set>-<rules>``.
+    """Make an environment, by its id ``<problem set>-<game>``, or of a game and problems.
 
     Args:
-        env_id: E.g. ``"aime-solve-verify-correct"``; ``"my_module:my-set-my-rules"`` imports
-            my_module first; or an `EnvSpec`.
-        problems: Other problems than the id names: a set's name (``"aime25"``), a file, a set.
-        rewards: Step rewards by role that replace those of the rules.
+        env_id: E.g. ``"aime-solve-verify-correct"``; ``"my_module:my-set-my-game"`` imports my_module first;
+            a game, its name or ``"my_module:my_game"``; or an `EnvSpec`.
+        problems: The problems of a game, or others than the id names: a set's name (``"aime25"``), a file, a
+            set.
+        rewards: Step rewards by role that replace those of the game.
         team_reward: Rewards that need the whole tree, given at its end.
         grader: Replaces the grader for the problems' kind.
-        grower: Replaces that of the rules.
+        grower: Replaces that of the game.
         render_mode: ``"ansi"``, ``"human"`` or None.
-        settings: Settings of the rules, e.g. ``{"schedule": "training", "rounds": 3}``. A `verifier` and a
+        settings: Settings of the game, e.g. ``{"schedule": "training", "rounds": 3}``. A `verifier` and a
             `reward_model` may be specifications (see `mars_env.agents`).
         **more: Settings by keyword; they replace those in `settings`.
 
@@ -113,18 +118,29 @@ def make_env(
     env_spec: EnvSpec, problems: Problems | None = None, *, render_mode: str | None = None
 ) -> MarsEnv:
     """The environment of a spec, on other problems than it names if some are given; errors as for `make`."""
+    if problems is None and not env_spec.problems:
+        name = env_spec.game_name
+        raise ConfigError(
+            f"say on which problems to play {name!r}: problems=, or an id such as 'aime-{name}'"
+        )
     chosen = as_problem_set(env_spec.problems if problems is None else problems)
-    if problems is None and chosen.generated:
-        log.info("%s: the problems are generated; pass problems= to play a real set", env_spec.id)
+    if chosen.name == "aime":
+        _warn_of_aime()
     game = make_game(env_spec, kind=chosen[0].kind)
     if game.needs_reference and not chosen.generated:
-        _refuse_mixture(chosen)
+        _validate_kinds(chosen)
     if game.visibility is not None and not game.visibility.searched:
-        game.visibility.refuse_unfit(chosen[:1] if chosen.endless else chosen)
+        game.visibility.validate_problems(chosen[:1] if chosen.endless else chosen)
     return MarsEnv(game, chosen, name=env_spec.id, render_mode=render_mode)
 
 
-def _refuse_mixture(problems: ProblemSet) -> None:
+@cache
+def _warn_of_aime() -> None:
+    """Say once in a process that a set named after a contest is not that contest."""
+    log.warning("the problems of 'aime' are generated in its style; the real ones are aime24 and aime25")
+
+
+def _validate_kinds(problems: ProblemSet) -> None:
     """Reject problems of several kinds: each kind has a grader, and a game has one."""
     first = {problem.kind: problem.id for problem in reversed(problems)}
     if len(first) > 1:
@@ -133,7 +149,7 @@ def _refuse_mixture(problems: ProblemSet) -> None:
 
 
 def make_gymnasium(
-    env_id: str | EnvSpec,
+    env_id: Env,
     *,
     learner: str | None = None,
     partners: Mapping[str, Player] | None = None,
@@ -147,15 +163,15 @@ def make_gymnasium(
         partners: The others, by agent or role; a `ConfigError` if one is missing.
         **options: As for `make`.
     """
-    known = _keywords(make) | _keywords(make_gymnasium)
-    env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
-    refuse_unknown(env_spec.rules, options.keys() - known, known)
+    keywords = _keywords(make) | _keywords(make_gymnasium)
+    env_spec = spec(env_id)
+    find_game(env_spec.game).validate_names(options.keys() - keywords, keywords)
     env = make(env_spec, **options)
     return as_gymnasium(env, learner=learner or env.possible_agents[0], partners=partners or {})
 
 
 def aevaluate(  # public edge: friendly keywords, each with a default
-    env_id: str | EnvSpec,
+    env_id: Env,
     *,
     agents: Team,
     problems: Problems | None = None,
@@ -247,38 +263,27 @@ async def start_play(
     workers: str | int | Placement | None = None,
     *,
     address: str | None = None,
-    monitor: Monitor | None = None,
+    on_turns: OnTurns | None = None,
 ) -> AsyncIterator[Play]:
-    """What plays an evaluation: this process, or workers on Ray, which end with the context.
+    """What plays an evaluation; with workers, agents act and graders grade on Ray, and end with the context.
 
-    `address` is that of the Ray to join, `monitor` counts and times what is played.
+    `address` is that of the Ray to join; `on_turns` gets the turns of every expansion.
     """
-    from mars_env.evaluation.run import LocalPlay
+    from mars_env.evaluation.plan import LocalPlay
     from mars_env.models.preflight import preflight
-    from mars_env.rollout.monitor import Measured
 
     if workers is None:
         game, agents = plan.game, plan.make_agents()
-        refuse_training_agents(agents, "an evaluation")
+        validate_playable(agents, "an evaluation")
         await preflight(agents, game)
-        await require_room(game.rules, agents, plan.problems)
-        play = LocalPlay(game, agents)
-        if monitor is not None:
-            monitor.measure_models(agents)
-            if isinstance(pool := getattr(game.grader, "pool", None), Measured):
-                monitor.measure("grading", pool)
-            play = LocalPlay(game, monitor.watch(agents), plain=agents, on_turns=monitor.record_turns)
-        yield play
+        await require_room(game.rules, agents, plan.problems, game.grader)
+        yield LocalPlay(game, agents, on_turns)
         return
     from mars_env.distributed import Fleet, as_placement
 
     async with Fleet(plan.make_game, plan.make_agents, as_placement(workers, address)) as fleet:
         await fleet.check(plan.problems, preflight)
-        remote: Play = fleet.play_all
-        if monitor is not None:
-            on_turns, on_acting = monitor.record_remote_turns, monitor.record_remote_acting
-            remote = partial(fleet.play_all, on_turns=on_turns, on_acting=on_acting)
-        yield remote
+        yield LocalPlay(fleet.game, fleet.agents, on_turns)
 
 
 def prepare(
@@ -292,12 +297,12 @@ def prepare(
 ) -> Plan:
     """Make what an evaluation needs: the game, once; the problems; the agents, or what makes them.
 
-    The spec gets as many agents as a list has, if its rules leave that open. With `elsewhere` other processes
+    The spec gets as many agents as a list has, if its game leaves that open. With `elsewhere` other processes
     play, and agents given as strings are not made in this one. `repeats` are ``samples``, ``seed``,
     ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
     """
     from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
-    from mars_env.evaluation.run import Plan, first_problems
+    from mars_env.evaluation.plan import Plan, first_problems
 
     env_spec = with_team_size(env_spec, team_size(agents))
     env = make_env(env_spec, problems)
@@ -318,16 +323,16 @@ def prepare(
 
 
 def spec_with(
-    function: Callable[..., Any], env_id: str | EnvSpec, settings: Mapping[str, Any], **parts: Any
+    function: Callable[..., Any], env_id: Env, settings: Mapping[str, Any], **parts: Any
 ) -> EnvSpec:
     """A spec in which settings and parts that are given replace those of the id or spec.
 
-    A setting that the rules do not have is a `ConfigError`; it may suggest a keyword of `function`.
+    A setting that the game does not have is a `ConfigError`; it may suggest a keyword of `function`.
     """
-    env_spec = env_id if isinstance(env_id, EnvSpec) else spec(env_id)
-    refuse_unknown(env_spec.rules, settings, _keywords(function))
-    given: dict[str, Any] = {name: part for name, part in parts.items() if part is not None}
-    return replace(env_spec, settings={**env_spec.settings, **settings}, **given)
+    env_spec = spec(env_id)
+    find_game(env_spec.game).validate_names(settings, _keywords(function))
+    changes: dict[str, Any] = {name: part for name, part in parts.items() if part is not None}
+    return replace(env_spec, settings={**env_spec.settings, **settings}, **changes)
 
 
 def _keywords(function: Callable[..., Any]) -> frozenset[str]:
@@ -337,31 +342,32 @@ def _keywords(function: Callable[..., Any]) -> frozenset[str]:
 
 def described_spec(
     env_spec: EnvSpec, agents: str | Mapping[str, Agent], identities: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What a stored run records of its game, besides its id, and of its team, the same in every process.
+) -> dict[str, dict[str, Any]]:
+    """What identifies a game, besides its id, and a team, in every process alike; and how readers see them.
 
     `agents` are the agents by name or their specification, `identities` what identifies them.
     """
     from mars_env.agents.registry import named_identity
 
-    rules, settings = rules_spec(env_spec.rules), env_spec.settings
-    rewards = {**rules.rewards, **env_spec.rewards}
-    of_setting = {name: named_identity if name in rules.parts else identity_of for name in settings}
+    game, settings = find_game(env_spec.game), env_spec.settings
+    rewards = {**game.options.rewards, **env_spec.rewards}
+    of_setting = {name: named_identity if name in game.options.parts else identity_of for name in settings}
     identity = {
         "agents": dict(identities),
         "settings": {name: of_setting[name](value) for name, value in settings.items()},
-        "rules": identity_of(rules.make),
+        "game": identity_of(game.function),
         "rewards": {role: named_identity(reward) for role, reward in rewards.items()},
     }
     for name in ("team_reward", "grader", "grower"):
-        identity[name] = named_identity(getattr(env_spec, name) or getattr(rules, name))
+        identity[name] = named_identity(getattr(env_spec, name) or getattr(game.options, name))
     parts = {"team_reward": env_spec.team_reward, "grader": env_spec.grader}
     described: dict[str, Any] = {name: _described(part) for name, part in parts.items() if part is not None}
     if env_spec.rewards:
         described["rewards"] = {role: _described(reward) for role, reward in env_spec.rewards.items()}
     policies = agents if isinstance(agents, str) else {name: agent.policy for name, agent in agents.items()}
     shown_settings = {name: _described(value) for name, value in settings.items()}
-    return {"settings": shown_settings, **described, "agents": policies, "identity": identity}
+    may_change = {"settings": shown_settings, **described, "agents": policies}
+    return {"must_match": identity, "may_change": may_change}
 
 
 def _described(setting: Any) -> str:
@@ -380,14 +386,14 @@ def compare(run_a: str | Path, run_b: str | Path) -> Comparison:
         ConfigError: The runs are of different problems.
     """
     from mars_env.evaluation.compare import compare_trees
-    from mars_env.evaluation.trees import answers_of_grading
+    from mars_env.evaluation.trees import final_answer
 
     for run in (run_a, run_b):
         if not isinstance(run, str | Path):
             raise ConfigError(f"a run is given as its directory, not as {shown(run)}")
     a, b = read_run(run_a), read_run(run_b)
     votes = all(tree.problem.kind == "math" for tree in a.trees)  # to vote, programs would have to be run
-    answer_of = answers_of_grading(a.trees) if votes else None
+    answer_of = final_answer if votes else None
     names = Path(run_a).absolute().name, Path(run_b).absolute().name
     if names[0] == names[1]:
         names = str(run_a), str(run_b)

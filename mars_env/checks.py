@@ -4,6 +4,7 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, get_args
 
@@ -53,7 +54,7 @@ def require_integer(value: object, name: str, least: int = 1) -> int:
     raise ConfigError(f"{name} must be an integer and at least {least}, got {shown(value)}")
 
 
-def refuse_misfit(function: Callable[..., Any], parameters: Sequence[str], what: str) -> None:
+def validate_signature(function: Callable[..., Any], parameters: Sequence[str], what: str) -> None:
     """Reject, by a `ConfigError`, a user's function that cannot be called with these positional arguments."""
     expected = f"{what} must be a function of ({', '.join(parameters)})"
     if not callable(function):
@@ -80,27 +81,54 @@ def token_ids(values: object) -> tuple[int, ...]:
 
 def logprobs(values: object) -> tuple[float, ...]:
     """Log-probabilities: above `UNKNOWN_LOGPROB` and, apart from rounding, at most 0; else a ValueError."""
-    found = _sequence(values)
-    if not set(map(type, found)) <= {float, int} or not all(UNKNOWN_LOGPROB < v <= SLACK for v in found):
-        wrong = next(v for v in found if type(v) not in (float, int) or not UNKNOWN_LOGPROB < v <= SLACK)
+    numbers = _sequence(values)
+    if not set(map(type, numbers)) <= {float, int} or not all(UNKNOWN_LOGPROB < v <= SLACK for v in numbers):
+        wrong = next(v for v in numbers if type(v) not in (float, int) or not UNKNOWN_LOGPROB < v <= SLACK)
         raise ValueError(f"{shown(wrong)} is not a log-probability")
-    return tuple(float(v) if v <= 0 else 0.0 for v in found)
+    return tuple(float(v) if v <= 0 else 0.0 for v in numbers)
+
+
+def are_logprobs(values: Sequence[float | None]) -> bool:
+    """Whether all are log-probabilities: known, finite and, apart from rounding, at most 0.
+
+    Example:
+        >>> are_logprobs((-0.5, 0.0)), are_logprobs((None, -1.0)), are_logprobs((0.5,))
+        (True, False, False)
+    """
+    return all(value is not None and UNKNOWN_LOGPROB < value <= SLACK for value in values)
 
 
 def valid_action(action: object) -> Action:
-    """An agent's action whose completions can be stored and trained on; else a ValueError."""
+    """An agent's action whose completions can be stored; else a ValueError.
+
+    Log-probabilities that are missing, NaN or infinite become `UNKNOWN_LOGPROB`: such a turn is not trained.
+    """
     if not isinstance(action, Action):
         raise ValueError(f"expected an Action, got a {type(action).__name__}")
     if not isinstance(action.text, str):
         raise ValueError(f"the action's text is {shown(action.text)}, not a string")
+    action = replace(action, completions=tuple(map(_with_known_logprobs, action.completions)))
     for completion in action.completions:
         valid_completion(completion)
         if completion.finish_reason not in get_args(FinishReason):  # it might be cut off
-            known = ", ".join(get_args(FinishReason))
-            raise ValueError(f"a finish_reason is one of {known}, not {shown(completion.finish_reason)}")
+            reasons = ", ".join(get_args(FinishReason))
+            raise ValueError(f"a finish_reason is one of {reasons}, not {shown(completion.finish_reason)}")
     for call in action.calls:
         valid_call(call, len(action.completions))
     return action
+
+
+def _with_known_logprobs(completion: Completion) -> Completion:
+    """The completion with `UNKNOWN_LOGPROB` in place of None, NaN and infinities, which no row can hold."""
+    if not isinstance(completion, Completion) or all(map(_storable, completion.logprobs)):
+        return completion
+    return replace(completion, logprobs=tuple(map(_known_logprob, completion.logprobs)))
+
+
+def _known_logprob(value: float | None) -> float:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return UNKNOWN_LOGPROB
+    return value
 
 
 def valid_call(call: object, completions: int) -> ToolCall:
@@ -121,7 +149,7 @@ def valid_completion(completion: object) -> Completion:
     """A completion whose numbers can be stored; else a ValueError says which field is wrong."""
     if not isinstance(completion, Completion):
         raise ValueError(f"expected a Completion, got a {type(completion).__name__}")
-    for name in ("text", "finish_reason"):
+    for name in ("text", "finish_reason", "fault"):
         if not isinstance(value := getattr(completion, name), str):
             raise ValueError(f"a completion's {name} is {shown(value)}, not a string")
     token_ids(completion.prompt_ids)
@@ -130,8 +158,13 @@ def valid_completion(completion: object) -> Completion:
     if wrong := [value for value in completion.logprobs if not _storable(value)]:
         raise ValueError(f"{shown(wrong[0])} is not a log-probability")
     finite(completion.temperature)
+    if completion.informed_gain is not None:
+        finite(completion.informed_gain)
     valid_count(completion.prompt_tokens)
     valid_count(completion.completion_tokens)
+    for message in completion.messages:
+        if len(message) != 2 or not all(isinstance(text, str) for text in message):
+            raise ValueError(f"{shown(message)} is not the role and the text of a message")
     for pair in completion.versions:
         if len(pair) != 2:
             raise ValueError(f"{shown(pair)} is not a version and a number of tokens")

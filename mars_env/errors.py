@@ -37,6 +37,10 @@ class SandboxError(MarsError):
     """No sandbox could be started, or one was lost. Never the fault of the program in it."""
 
 
+class ToolError(MarsError):
+    """A tool cannot be used, whatever the arguments. The turn that called it is UNKNOWN."""
+
+
 class StoreError(MarsError):
     """A stored run cannot be read, or was made with another configuration."""
 

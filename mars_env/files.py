@@ -46,13 +46,6 @@ def write_atomically(path: Path, text: str) -> None:
         draft.write_bytes(text.encode("utf-8", "replace"))
 
 
-def open_new(path: Path) -> IO[str]:
-    """Open a new text file that is written bit by bit; it replaces what is at `path`, also a link."""
-    _require_replaceable(path)
-    path.unlink(missing_ok=True)
-    return path.open("x", encoding="utf-8")  # no link is followed by "x"
-
-
 def _require_replaceable(path: Path) -> None:
     """Do not replace a folder, pipe or device: root could otherwise overwrite ``/dev/null``."""
     with suppress(FileNotFoundError):

@@ -14,7 +14,7 @@ from mars_env.files import jsonl_rows, write_atomically, writing
 from mars_env.lazy import needs
 
 _COUNTED = {
-    "interrupted": "{} turns CUT OFF by the context or a filter",
+    "interrupted": "{} turns ENDED by the context, a filter or a fault",
     "overlong_prompts": "{} of them by a prompt that filled the context alone",
     "reward_faults": "{} turns WITHOUT A REWARD because it failed",
 }
@@ -63,11 +63,11 @@ class ConsoleLogger(Logger):
         for name, value in values.items():
             kind, _, rest = name.partition("/")
             owner, _, metric = rest.rpartition("/")
-            shown = f"{metric.replace('_', ' ')} {value:.3f}"
+            figure = f"{metric.replace('_', ' ')} {value:.3f}"
             if metric in self.SHOWN and kind == "policy":
-                policies[owner] = f"{policies.get(owner, owner)} {shown}"
+                policies[owner] = f"{policies.get(owner, owner)} {figure}"
             elif metric in self.SHOWN:
-                parts.append(f"{owner} {shown}")
+                parts.append(f"{owner} {figure}")
             elif metric in _COUNTED and value:
                 parts.append(f"{owner} {_COUNTED[metric].format(f'{value:.0f}')}")
         lines = [f"  {line}" for line in policies.values()] if len(policies) > 1 else []

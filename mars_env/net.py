@@ -49,9 +49,9 @@ async def session() -> aiohttp.ClientSession:
     """
     global _sessions
     loop = asyncio.get_running_loop()
-    found = _sessions.get(loop)
-    if found is not None and not found[0].closed:
-        return found[0]
+    session = _sessions.get(loop)
+    if session is not None and not session[0].closed:
+        return session[0]
     made = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -59,18 +59,18 @@ async def session() -> aiohttp.ClientSession:
         auto_decompress=False,
     )
     closer = _close_at_end(made)
-    running = {other: kept for other, kept in _sessions.items() if not other.is_closed()}
+    running = {other: other_session for other, other_session in _sessions.items() if not other.is_closed()}
     _sessions = {**running, loop: (made, closer)}
     await closer.__anext__()  # does not suspend, so two first calls cannot both come here
     return made
 
 
-async def _close_at_end(made: aiohttp.ClientSession) -> AsyncGenerator[None]:
+async def _close_at_end(session: aiohttp.ClientSession) -> AsyncGenerator[None]:
     """Event loops close the asynchronous generators that are open in them when they end."""
     try:
         yield
     finally:
-        await made.close()
+        await session.close()
 
 
 async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
@@ -78,8 +78,8 @@ async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
     if (response.content_length or 0) > limit:
         raise BodyTooLong(limit)
     body = bytearray()
-    async for part in response.content.iter_any():
-        body += part
+    async for chunk in response.content.iter_any():
+        body += chunk
         if len(body) > limit:
             raise BodyTooLong(limit)
     return bytes(body)
@@ -124,10 +124,10 @@ class Refusal(Exception):
 def plain_json(text: str | bytes) -> Any:
     """JSON without NaN and infinities, which a run cannot store; else a `ValueError`."""
 
-    def refuse(word: str) -> None:
+    def reject(word: str) -> None:
         raise ValueError(f"{word} is not JSON")
 
-    return json.loads(text, parse_constant=refuse)
+    return json.loads(text, parse_constant=reject)
 
 
 async def read_json(request: web.Request) -> Any:
@@ -165,11 +165,24 @@ class Guard:
             raise ConfigError(f"{why}: give clients a key, or serve on 127.0.0.1")
 
     def check(self, request: web.Request) -> None:
-        """Reject a request without one of the keys."""
+        """Reject a request without one of the keys; without keys, one that a web page could have made.
+
+        A page of another site is told by its Origin, one whose name was led to this machine by the Host.
+        """
+        if not self._keys:
+            _require_local(request)
         given = key_of(request).encode("utf-8", "replace")
         if self._keys and not any(hmac.compare_digest(given, key) for key in self._keys):
             what = "the API key is missing or wrong: send Authorization: Bearer KEY"
             raise Refusal(401, what, "authentication_error", code="invalid_api_key")
+
+
+def _require_local(request: web.Request) -> None:
+    """Reject a request for another host's name, or from a page of another host."""
+    origin = request.headers.get("Origin")
+    hosts = [URL(f"http://{request.host}").host, *([] if origin is None else [URL(origin).host])]
+    if not set(hosts) <= set(LOOPBACK):
+        raise Refusal(403, "without keys only programs of this machine are served, at 127.0.0.1")
 
 
 def key_of(request: web.Request) -> str:
@@ -223,8 +236,8 @@ async def start_server(
         await runner.cleanup()
         why = getattr(error, "strerror", None) or error
         raise ConfigError(f"cannot serve on {host}:{port}: {why}") from error
-    shown = f"[{host}]" if ":" in host else host
-    return Server(f"http://{shown}:{runner.addresses[0][1]}", runner)
+    address = f"[{host}]" if ":" in host else host
+    return Server(f"http://{address}:{runner.addresses[0][1]}", runner)
 
 
 def _guarded(guard: Guard, refusal_of: Callable[[Exception], Refusal]) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from mars_env.checks import refuse_misfit
+from mars_env.checks import validate_signature
 from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
 from mars_env.sync import maybe_await
@@ -42,8 +42,8 @@ class FunctionAgent:
         self.function = function
         self.policy = policy or getattr(function, "__name__", type(function).__name__)
         self._seeded = takes(function, "seed")
-        known = partial(function, seed=0) if self._seeded else function
-        refuse_misfit(known, ("observation",), f"the agent {self.policy}")
+        called = partial(function, seed=0) if self._seeded else function
+        validate_signature(called, ("observation",), f"the agent {self.policy}")
 
     def __repr__(self) -> str:
         return f"FunctionAgent({self.policy!r})"
@@ -84,28 +84,28 @@ def assign_agents(team: _Team, players: Player | Mapping[str, Player]) -> dict[s
         ConfigError: A name has no player, a player no name, or a player is neither agent nor function.
     """
     names = team.possible_agents
-    given = by_name(players, names) if isinstance(players, Mapping) else dict.fromkeys(names, players)
-    return {name: _agent(player) for name, player in given.items()}
+    mapping = by_name(players, names) if isinstance(players, Mapping) else dict.fromkeys(names, players)
+    return {name: _agent(player) for name, player in mapping.items()}
 
 
-def refuse_training_agents(agents: Mapping[str, Agent], where: str) -> None:
+def validate_playable(agents: Mapping[str, Agent], where: str) -> None:
     """Reject agents that have help in training: elsewhere they would act as others than were trained."""
     for name, agent in agents.items():
         if isinstance(agent, TrainingAgent):
             raise ConfigError(f"{where} takes {name} without its help in training: give Scaffolded.agent")
 
 
-def by_name(given: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
+def by_name(players: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
     """What is given for each agent, by its name or by its role; a `ConfigError` if names do not match."""
-    known = {*names, *map(role_of, names)}
-    for name in given:
-        if name not in known:
-            hint = suggestion(name, known)
+    known_names = {*names, *map(role_of, names)}
+    for name in players:
+        if name not in known_names:
+            hint = suggestion(name, known_names)
             raise ConfigError(f"there is no agent {name!r}; the agents are {', '.join(names)}{hint}")
     for name in names:
-        if name not in given and role_of(name) not in given:
+        if name not in players and role_of(name) not in players:
             raise ConfigError(f"nothing is given for {name}: give it for {name!r} or {role_of(name)!r}")
-    return {name: given[name] if name in given else given[role_of(name)] for name in names}
+    return {name: players[name] if name in players else players[role_of(name)] for name in names}
 
 
 def _agent(player: Player) -> Agent:

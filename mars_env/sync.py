@@ -5,12 +5,14 @@ import atexit
 import inspect
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
+
+from mars_env.errors import ContextError, ServerDown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,6 +23,9 @@ _GRACE = 5.0
 _POLL = 0.5
 """Seconds after which the waiting thread looks for signals: one that comes just before it waits does not
 wake it."""
+
+_ENDS_RUN = (ContextError, ServerDown)
+"""Errors of a sample that end a run."""
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -68,9 +73,14 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def blocking(function: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callable[P, T]:
     """An async function as a sync one with the same arguments, under another name."""
+    parameters = inspect.signature(function)
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            parameters.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{name}(): {error}") from None
         return run_sync(function(*args, **kwargs))
 
     run.__name__ = run.__qualname__ = name
@@ -91,6 +101,18 @@ def _run_in_new_thread(coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(coroutine)
 
     return _started(run).result()
+
+
+async def call_async(function: Callable[..., Any], *args: Any) -> Any:
+    """What a function gives; one that is not async runs in a thread of its own, so that it blocks nothing.
+
+    Example:
+        >>> asyncio.run(call_async(max, 1, 2))
+        2
+    """
+    if inspect.iscoroutinefunction(function):
+        return await function(*args)
+    return await maybe_await(await in_own_thread(partial(function, *args)))
 
 
 async def in_own_thread(function: Callable[[], T]) -> T:
@@ -194,7 +216,9 @@ class Gate:
         """The running event loop's semaphore."""
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            running = {each: found for each, found in self._by_loop.items() if not each.is_closed()}
+            running = {
+                other: semaphore for other, semaphore in self._by_loop.items() if not other.is_closed()
+            }
             self._by_loop = {**running, loop: asyncio.Semaphore(self.limit)}
         return self._by_loop[loop]
 
@@ -209,6 +233,70 @@ async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
         return list(await asyncio.gather(*tasks))
     finally:
         await end_tasks(tasks)
+
+
+_turn: ContextVar[tuple[asyncio.Timeout, float] | None] = ContextVar("turn", default=None)
+"""The limit of the present turn, and its seconds."""
+
+
+@asynccontextmanager
+async def turn_limit(seconds: float | None) -> AsyncGenerator[None]:
+    """Inside, a TimeoutError is raised after so many seconds; `gather_samples` loses late samples alone."""
+    limit = asyncio.timeout(seconds)
+    token = _turn.set(None if seconds is None else (limit, seconds))
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if limit.expired():
+            raise TimeoutError(f"no action within {seconds:g} s") from None
+        raise
+    finally:
+        _turn.reset(token)
+
+
+async def gather_samples(
+    samples: Iterable[Coroutine[Any, Any, T]], lost: Callable[[int, Exception], T]
+) -> list[T]:
+    """The results of the samples of a turn, which run at the same time, in their order.
+
+    A sample that fails, or is late for the turn's limit, is what `lost` makes of its number and its error. If
+    all are lost, the first error is raised; and so is an error that ends a run.
+    """
+    limit, token = _turn.get(), _turn.set(None)  # the limit is kept here, not by what the samples wait for
+    try:
+        tasks = [asyncio.create_task(sample) for sample in samples]
+    finally:
+        _turn.reset(token)
+    await _wait_for(tasks, limit)
+    late = TimeoutError("no action within " + ("its time" if limit is None else f"{limit[1]:g} s"))
+    errors = [late if task.cancelled() else task.exception() for task in tasks]
+    raised = [error for error in errors if error is not None]
+    for error in raised:
+        if len(raised) == len(tasks) or isinstance(error, _ENDS_RUN) or not isinstance(error, Exception):
+            raise error
+    return [
+        lost(number, error) if isinstance(error, Exception) else task.result()
+        for number, (task, error) in enumerate(zip(tasks, errors, strict=True))
+    ]
+
+
+async def _wait_for(tasks: Sequence[asyncio.Task[Any]], limit: tuple[asyncio.Timeout, float] | None) -> None:
+    """Wait until tasks have ended, or until the limit, after which those under way are cancelled."""
+    until = None if limit is None or limit[0].expired() else limit[0].when()
+    loop = asyncio.get_running_loop()
+    if limit is None or until is None:
+        left = None
+    else:
+        left = max(0.0, until - loop.time())
+        limit[0].reschedule(None)
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=left)
+    finally:
+        await end_tasks(tasks)
+        if limit is not None and until is not None:
+            limit[0].reschedule(max(until, loop.time() + _GRACE))
 
 
 async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:

@@ -89,6 +89,16 @@ def users_line(error: BaseException) -> str:
     return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}{line}"
 
 
+def first_line(text: str | None) -> str:
+    r"""The first line of a docstring; empty without one.
+
+    Example:
+        >>> first_line("Adds numbers.\n\n    More words.")
+        'Adds numbers.'
+    """
+    return (text or "").strip().partition("\n")[0]
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things, in the singular or the plural: ``"1 problem"``, ``"1,200 rows"``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -16,16 +16,15 @@ Observation = Mapping[str, str | int]
 """What an agent sees: named strings or small integers. Never the reference answer."""
 
 Message = Mapping[str, Any]
-"""One chat message: ``{"role": "system" | "user" | "assistant", "content": text}``.
-
-A turn with tools also has ``tool_calls`` in the assistant's messages, and messages of the role ``"tool"``."""
+"""One chat message: ``{"role": "system" | "user" | "assistant", "content": text}``. A turn with tools also
+has ``tool_calls`` in the assistant's messages, and messages of the role ``"tool"``."""
 
 Prompt = str | Sequence[int] | Sequence[Message]
 """A raw string, exact token ids, or chat messages that the model's own template renders."""
 
-
-FinishReason = Literal["stop", "length", "context", "content_filter"]
-"""Why a completion ended: by itself, at its token limit, at the end of the model's context, by a filter."""
+FinishReason = Literal["stop", "length", "context", "content_filter", "fault"]
+"""Why a completion ended: by itself, at its token limit, at the end of the model's context, by a filter, or
+because its request failed."""
 
 _NUMBER: Any = Real  # also numpy's
 
@@ -35,6 +34,7 @@ INTERRUPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "context": "the model's context was full before the completion's own limit",
         "content_filter": "the server's content filter ended the completion",
+        "fault": "the sample was lost",
     }
 )
 """The finish reasons that the set-up causes, not the model, each with its explanation in messages."""
@@ -173,7 +173,8 @@ class Completion:
     Attributes:
         text: The decoded text, without special tokens.
         finish_reason: ``"stop"`` (it ended by itself), ``"length"`` (cut off at its own ``max_tokens``),
-            ``"context"`` (cut off earlier, because the model's context was full) or ``"content_filter"``.
+            ``"context"`` (cut off earlier, because the model's context was full), ``"content_filter"``, or
+            ``"fault"`` (its request failed, or took too long, while others of the turn did not).
         prompt_ids: Token ids that the model read; empty if the server does not report them.
         token_ids: Token ids that were sampled, including the stop token; never re-tokenised.
         logprobs: One for each of ``token_ids``: natural logarithms under the distribution that was sampled
@@ -183,6 +184,11 @@ class Completion:
         prompt_tokens: Number of prompt tokens (known even if the server does not report the ids).
         completion_tokens: Number of sampled tokens, likewise.
         train_prompt_ids: The prompt to train on, where the model read another one; else empty.
+        fault: Why it was lost, for the finish reason ``"fault"``.
+        informed_gain: In nats, how much more probable its tokens are to the same model when it is shown the
+            reference; None if it was not asked (`mars_env.trainers.imitation`).
+        messages: What the model was sent, for readers: the role and the text of each message. A raw prompt
+            has the role ``"prompt"``; token ids alone leave it empty. It does not count in comparisons.
     """
 
     text: str
@@ -195,6 +201,9 @@ class Completion:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     train_prompt_ids: tuple[int, ...] = ()
+    fault: str = ""
+    informed_gain: float | None = None
+    messages: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def sampled_tokens(self) -> int:
@@ -214,16 +223,16 @@ class Completion:
     def continues(self, before: "Completion") -> bool:
         """Whether its prompt is that of an earlier completion, what was sampled there, and perhaps more."""
         read, trained = (*before.prompt_ids, *before.token_ids), before.train_prompt_ids
-        own = self.train_prompt_ids
+        ids = self.train_prompt_ids
         follow = (*trained, *before.token_ids, *self.prompt_ids[len(read) :]) if trained else ()
-        extends = bool(before.token_ids) and self.prompt_ids[: len(read)] == read and own == follow
+        extends = bool(before.token_ids) and self.prompt_ids[: len(read)] == read and ids == follow
         return extends and self.temperature == before.temperature
 
     @property
     def trainable(self) -> bool:
         """Whether a policy can be trained on it: it has token ids, and every log-probability is known."""
-        known = len(self.logprobs) if UNKNOWN_LOGPROB not in self.logprobs else 0
-        return bool(self.prompt_ids) and 0 < len(self.token_ids) == known
+        logprob_count = len(self.logprobs) if UNKNOWN_LOGPROB not in self.logprobs else 0
+        return bool(self.prompt_ids) and 0 < len(self.token_ids) == logprob_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +294,15 @@ class Action:
         if any(call.outcome == "fault" for call in self.calls):
             return "a tool could not be run"
         reasons = (completion.finish_reason for completion in self.completions)
-        return next((INTERRUPTIONS[reason] for reason in reasons if reason in INTERRUPTIONS), "")
+        return self.fault or next(
+            (INTERRUPTIONS[reason] for reason in reasons if reason in INTERRUPTIONS), ""
+        )
+
+    @property
+    def fault(self) -> str:
+        """Why this sample of a turn was lost, where others were not; else empty."""
+        lost = (each for each in self.completions if each.finish_reason == "fault")
+        return next((each.fault or INTERRUPTIONS["fault"] for each in lost), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +348,12 @@ class Turn:
     def role(self) -> str:
         """The agent's name without its number: ``"verifier_0"`` has the role ``"verifier"``."""
         return role_of(self.agent)
+
+    @property
+    def accepts(self) -> bool | None:
+        """Whether a Verifier accepts: its verdict is ``"Correct"`` or ``"Wrong"``; None without either."""
+        verdict = self.info.get("verdict")
+        return verdict == "Correct" if verdict in ("Correct", "Wrong") else None
 
     @property
     def trainable(self) -> bool:
@@ -420,8 +443,7 @@ class TrainingAsk:
     """What an agent gets for a turn that is played to train, beside its observation.
 
     Attributes:
-        problem: The whole problem, with its reference and rubric: for help that is shown to sample, and not
-            trained on. An evaluation never passes it on.
+        problem: The whole problem, with its reference and rubric: for help to sample that is not trained on.
         progress: How much of the run is done: 0 in its first step, 1 in its last.
     """
 
@@ -441,7 +463,7 @@ class TrainingAgent(Agent, Protocol):
 
 @runtime_checkable
 class Grader(Protocol):
-    """Judges a text against a problem, from any thread or event loop."""
+    """Judges a text against a problem, from any thread; a method that is not async runs in its own."""
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge one text. Never raises because of the text's content; a fault gives an UNKNOWN grade."""
@@ -477,7 +499,7 @@ class Reward(Protocol):
 
 
 class TeamReward(Protocol):
-    """Rewards that need the whole tree (a shared team reward, tree-level terms); sync or async."""
+    """Rewards that need the whole tree; sync or async."""
 
     def __call__(self, tree: Tree) -> Mapping[str, float | None] | Awaitable[Mapping[str, float | None]]:
         """New rewards by turn id; turns that it omits keep theirs."""

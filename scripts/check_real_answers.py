@@ -72,23 +72,23 @@ def main(
     """Print, for each source, how many texts are graded as their authors say."""
     grader, console = MathGrader(), Console()
     counts: Counter[tuple[str, bool, str]] = Counter()
-    shown: Counter[str] = Counter()
+    printed: Counter[str] = Counter()
     for row in labelled(folder, only or list(SOURCES)):
         grade = grader.grade_sync(Problem("p", row.statement, row.reference), row.text)
         verdict = str(grade.verdict)
         counts[row.source, row.right, verdict] += 1
-        if (verdict == "CORRECT") != row.right and shown[row.source] < show:
-            shown[row.source] += 1
+        if (verdict == "CORRECT") != row.right and printed[row.source] < show:
+            printed[row.source] += 1
             console.print_json(data={**row._asdict(), "text": row.text[-200:], "reason": grade.reason})
     table = Table("source", "right", "of them CORRECT", "wrong", "of them CORRECT", "UNKNOWN")
     for source in dict.fromkeys(source for source, *_ in counts):
-        of = {
+        totals = {
             right: sum(n for key, n in counts.items() if key[:2] == (source, right))
             for right in (True, False)
         }
-        unknown = sum(counts[source, right, "UNKNOWN"] for right in of)
+        unknown = sum(counts[source, right, "UNKNOWN"] for right in totals)
         passed = [counts[source, right, "CORRECT"] for right in (True, False)]
-        figures = (of[True], passed[0], of[False], passed[1], unknown)
+        figures = (totals[True], passed[0], totals[False], passed[1], unknown)
         table.add_row(source, *(f"{figure:,}" for figure in figures))
     console.print(table)
 
@@ -118,10 +118,10 @@ def commit_of(clone: Path) -> str:
     """The commit of a clone, or why there is none."""
     if not (clone / ".git").exists():
         return "no clone"
-    found = subprocess.run(
+    result = subprocess.run(
         ("git", "-C", str(clone), "rev-parse", "HEAD"), capture_output=True, text=True, check=False
     )
-    return found.stdout.strip() or found.stderr.strip()
+    return result.stdout.strip() or result.stderr.strip()
 
 
 def of_openai(clone: Path) -> Iterator[Labelled]:
@@ -151,7 +151,7 @@ def of_qwen(clone: Path) -> Iterator[Labelled]:
 
 
 def of_math(clone: Path) -> Iterator[Labelled]:
-    """The solutions of MATH's test set; the reference is their last box."""
+    """The solutions of MATH's test set; the reference is their last box, with those joined to it."""
     for row in rows(clone / "data/math/test.jsonl"):
         reference = extract_answer(row["solution"], strict=True).answer
         if reference is not None:

@@ -156,7 +156,7 @@ def scripted(observation, seed):
     """Plays any role: right with probability 0.4, as its seed says."""
     drawn = random.Random(seed)
     right = drawn.random() < 0.4
-    if "report" not in observation and "solution" in observation and "round" in observation:
+    if "feedback" in observation and "kind" not in observation:  # a Verifier
         passed = right or drawn.random() < 0.2
         return f"Step by step.\nCorrectness: {'Correct' if passed else 'Wrong'}"
     return r"\boxed{4}" if right else rf"\boxed{{{drawn.choice('1235')}}}"
@@ -168,8 +168,8 @@ def refining(observation, seed):
 
 
 def games():
-    """By the name of a picture: the rules, their settings, who plays, and the fewest turns to show."""
-    import debate  # noqa: F401 (each registers its rules)
+    """By the name of a picture: the game, its settings, who plays, and the fewest turns to show."""
+    import debate  # noqa: F401 (each registers its game)
     import forecast  # noqa: F401
     import relay  # noqa: F401
 
@@ -187,13 +187,13 @@ def games():
     }
 
 
-def played(rules, settings, player, turns):
+def played(game, settings, player, turns):
     """A tree that a game grows on one problem: of 40, the first that ends well if there is one.
 
     That is: it has enough turns, its answer is right, and, unless it is short, its first turn is wrong.
     """
     problem = Problem("sum", "What is 2 + 2?", "4")
-    env = mars_env.make(f"arithmetic-{rules}", problems=[problem], **settings)
+    env = mars_env.make(f"arithmetic-{game}", problems=[problem], **settings)
     players = assign_agents(env, player)
     jobs = [Job(problem, sample) for sample in range(40)]
     trees = asyncio.run(collect(env.game, players, jobs, seed=0))

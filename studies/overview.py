@@ -10,7 +10,6 @@ import sys
 from importlib import import_module
 from typing import Final
 
-from studies.common.claims import judge_all
 from studies.common.ledger import seed_text, table
 from studies.common.pages import STUDIES as FOLDER
 from studies.common.pages import write
@@ -34,6 +33,7 @@ NAMES: Final = (
     "tools",
     "tools_smollm2",
     "tools_verify",
+    "credit",
 )
 STUDIES: Final[tuple[Study, ...]] = tuple(import_module(f"studies.{name}.study").STUDY for name in NAMES)
 
@@ -52,7 +52,7 @@ def overview() -> str:
             f"`studies.{study.name}`{study.note}",
         )
         for study in STUDIES
-        for found in judge_all(study.widen(study.rows()), study.claims)
+        for found in study.judged()
     ]
     columns = (
         "claim",

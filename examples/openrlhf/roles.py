@@ -22,7 +22,7 @@ STYLES: Sequence[str] = (
 
 
 def team(model: Model, names: Sequence[str], sampling: Sampling | None = None) -> Mapping[str, Agent]:
-    """The agents by name, for ``--mars.agents roles:team``."""
+    """The agents by name, for ``team.agents = "roles:team"``."""
     return {
         name: Coder(model, sampling=sampling, system=STYLES[i % len(STYLES)]) for i, name in enumerate(names)
     }

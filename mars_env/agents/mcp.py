@@ -2,94 +2,166 @@
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from mars_env.agents.tools import Tool, always
-from mars_env.errors import ConfigError, MarsError
+from mars_env.agents.tools import Tool
+from mars_env.errors import ConfigError, ToolError, explained
 from mars_env.lazy import needs
-from mars_env.sync import end_tasks
+from mars_env.sync import end_tasks, run_sync
 from mars_env.text import describe_error, shown
+from mars_env.types import Observation
+
+Server = str | Sequence[str]
+"""The address of a server, or the command that starts one."""
+
+_CHECK_SECONDS: Final = 5.0
+"""How long a server may take to list its tools after a call that failed."""
+
+
+def mcp_tools(
+    server: Server, *, seconds: float = 30.0, characters: int = 10_000, start_seconds: float = 60.0
+) -> list[Tool]:
+    """The tools of an MCP server.
+
+        Solver(model, tools=mcp_tools(["python", "my_server.py"]))
+
+    Each turn that calls one has its own connection, and a command is started anew for each. What a call does
+    is an error that the model reads. The turn is UNKNOWN only if the server cannot be reached or started
+    before the first call, or after one that failed.
+
+    Args:
+        server: The address of a server, or the command that starts one.
+        seconds: How long one call may take.
+        characters: How much of a result the model reads.
+        start_seconds: How long a server may take to start.
+
+    Raises:
+        ConfigError: The server cannot be reached or started, or has no tools; a command is one string.
+    """
+    with needs("mcp", "tools of MCP servers need the package mcp"):
+        import mcp as mcp
+    if isinstance(server, str) and "://" not in server:
+        raise ConfigError(f"mcp_tools: give a command as a list, such as {server.split()}")
+    with explained(ConfigError, "mcp_tools", ToolError):
+        listed = run_sync(_list_tools(server, start_seconds))
+    if not listed:
+        raise ConfigError("mcp_tools: the server has no tools")
+
+    def session(_: Observation) -> _Session:
+        return _Session(partial(_connection, server, start_seconds), seconds)
+
+    return [
+        Tool(
+            name=tool.name,
+            description=tool.description or "",
+            parameters=tool.input_schema,
+            run=partial(_run, tool.name),
+            session=session,
+            seconds=seconds + 2 * _CHECK_SECONDS + start_seconds,  # a call, and what follows one that fails
+            characters=characters,
+        )
+        for tool in listed
+    ]
+
+
+class _Session:
+    """A turn's connection to a server; one that does not answer after a failed call is opened again."""
+
+    def __init__(self, connect: Callable[[], AbstractAsyncContextManager[Any]], seconds: float) -> None:
+        self._connect, self._seconds = connect, seconds
+        self._stack = AsyncExitStack()
+        self._client: Any = None
+
+    async def __aenter__(self) -> "_Session":
+        self._client = await self._stack.enter_async_context(self._connect())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+        """The result of a call; whatever goes wrong with it is an error, after which the next call works."""
+        client = self._client
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await client.call_tool(tool, dict(arguments))
+        except Exception as error:  # of the arguments, of the result, or because the server has ended
+            late = isinstance(error, TimeoutError)
+            why = f"it took longer than {self._seconds:g} seconds" if late else str(error)
+            state = "" if await self._answers(client) else "; the server had to be started again"
+            raise RuntimeError(f"{why}{state}") from error
+
+    async def _answers(self, client: Any) -> bool:
+        """Whether a client's server still answers. If not, there is then another client.
+
+        Raises:
+            ToolError: There is none: the server cannot be started.
+        """
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS):
+                await client.session.list_tools()
+        except Exception:  # whatever the transport raises
+            if client is self._client:  # not if another call has failed at the same time
+                await self._stack.aclose()
+                await self.__aenter__()
+            return False
+        return True
+
+
+async def _run(tool: str, session: _Session, arguments: Mapping[str, Any]) -> str:
+    result = await session.call(tool, arguments)
+    text = "\n".join(getattr(item, "text", f"({item.type})") for item in result.content)
+    if result.is_error:
+        raise RuntimeError(text)
+    return text or "(no output)"
+
+
+async def _list_tools(server: Server, seconds: float) -> list[Any]:
+    async with _connection(server, seconds) as client:
+        page = await client.list_tools()
+        listed = list(page.tools)
+        while page.next_cursor:
+            page = await client.list_tools(cursor=page.next_cursor)
+            listed += page.tools
+    return listed
 
 
 @asynccontextmanager
-async def mcp_tools(
-    server: str | Sequence[str], *, seconds: float = 30.0, characters: int = 10_000
-) -> AsyncIterator[list[Tool]]:
-    """The tools of an MCP server, for agents that act on this event loop while the context is open.
+async def _connection(server: Server, seconds: float) -> AsyncIterator[Any]:
+    """A client that is connected to a server, or a `ToolError`.
 
-        async with mcp_tools("http://localhost:8000/mcp") as tools:
-            await mars_env.aevaluate("aime-solve", agents={"solver": Solver(model, tools=tools)})
-
-    What a tool says of its errors goes to the model. A server that ends or cannot be reached in the
-    middle makes the turn UNKNOWN.
-
-    Args:
-        server: The address of a server, or the command that starts one, which then ends with the context.
-        seconds: How long one call may take.
-        characters: How much of a result the model reads.
-
-    Raises:
-        ConfigError: The server cannot be reached or started, or has no tools.
+    It is opened in a task of its own, because the package ends the task that opened it when the server dies.
     """
-    with needs("mcp", "tools of MCP servers need the package mcp"):
-        from mcp import Client, StdioServerParameters, stdio_client
-        from mcp.types import INVALID_PARAMS
-    name = shown(server if isinstance(server, str) else shlex.join(server))
+    opened = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(_connect(server, seconds, opened))
+    try:
+        yield await opened
+    finally:
+        await end_tasks([task])
+
+
+async def _connect(server: Server, seconds: float, opened: asyncio.Future[Any]) -> None:
+    """Connect, check that the server lists its tools, and stay until cancelled or until the server ends."""
+    from mcp import Client, StdioServerParameters, stdio_client
+
     target: Any = server
     if not isinstance(server, str):
         target = stdio_client(StdioServerParameters(command=server[0], args=list(server[1:])))
-    client, loop = Client(target), asyncio.get_running_loop()
-    listed: asyncio.Future[list[Any]] = loop.create_future()
-
-    async def serve() -> None:
-        """Open the connection, list the tools, and stay until cancelled or until the server ends."""
-        try:
-            async with asyncio.timeout(seconds) as opening, client:
-                page = await client.list_tools()
-                found = list(page.tools)
-                while page.next_cursor:
-                    page = await client.list_tools(cursor=page.next_cursor)
-                    found += page.tools
-                opening.reschedule(None)
-                listed.set_result(found)
-                await asyncio.Event().wait()
-        except Exception as error:  # the package raises what the transport raises
-            while isinstance(error, ExceptionGroup):
-                error = error.exceptions[0]
-            if not listed.done():
-                why = f"the MCP server {name} gives no answer: {describe_error(error)}"
-                listed.set_exception(ConfigError(why))
-
-    async def call(tool: str, arguments: Mapping[str, Any]) -> str:
-        if asyncio.get_running_loop() is not loop:
-            raise ConfigError("tools of an MCP server work on the event loop that opened them: use aevaluate")
-        try:
-            result: Any = await client.call_tool(tool, dict(arguments))
-        except Exception as error:  # a tool's own errors are results
-            if getattr(error, "code", 0) == INVALID_PARAMS:  # the model's own error
-                raise
-            raise MarsError(f"the MCP server {name} failed in the tool {tool}: {error}") from error
-        parts = [getattr(part, "text", f"({part.type})") for part in result.content]
-        if result.is_error:
-            raise RuntimeError("\n".join(parts))
-        return "\n".join(parts) or "(no output)"
-
-    # The package ends the task that opened it when the server dies, so that is a task of its own.
-    task = asyncio.create_task(serve())
+    why = "it ended"
     try:
-        yield [
-            Tool(
-                name=each.name,
-                description=each.description or "",
-                parameters=each.input_schema,
-                start=always(partial(call, each.name)),
-                seconds=seconds,
-                characters=characters,
-            )
-            for each in await listed
-        ]
+        async with asyncio.timeout(seconds) as opening, Client(target) as client:
+            await client.list_tools()
+            opening.reschedule(None)
+            opened.set_result(client)
+            await asyncio.Event().wait()
+    except Exception as error:  # the package raises what the transport raises
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        why = describe_error(error)
     finally:
-        await end_tasks([task])
+        if not opened.done():
+            name = shown(server if isinstance(server, str) else shlex.join(server))
+            opened.set_exception(ToolError(f"the MCP server {name} gives no answer: {why}"))

@@ -1,7 +1,8 @@
 """The prompts of the library's agents: system messages, and Jinja templates of the user's message.
 
-A template sees the fields of the observation. These hold text of models, which is hostile: it is filled in,
-never compiled. ``*_APPROACHES`` are added to the system message of the second, third ... agent of a role.
+A template sees the fields of the observation. These hold text of models, which is data: it is filled in,
+never compiled, and cannot close or open a mark of the template (`mars_env.gate`). ``*_APPROACHES`` are added
+to the system message of the second, third ... agent of a role.
 """
 
 _HOW_TO_ANSWER = """\
@@ -178,4 +179,4 @@ How likely is it that the solution below is right?
 Reason first. Then end with exactly one line of this form and write nothing after it, \
 0 for surely wrong and 10 for surely right:
 Score: <a whole number from 0 to 10>"""
-"""``{problem}`` and ``{solution}`` are replaced, not formatted: both are hostile."""
+"""For `mars_env.gate.fill_template`."""

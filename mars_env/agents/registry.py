@@ -14,9 +14,9 @@ from pydantic import Json, TypeAdapter, ValidationError
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING, THINKING_MODES, Thinking
 from mars_env.agents.tools import Tool, Toolbox, make_tools
-from mars_env.envs.rules import HasRoles
+from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError, explained
-from mars_env.identity import identity_of, lasting
+from mars_env.identity import identity_of
 from mars_env.lazy import declared, import_object, is_object_name
 from mars_env.models.scripted import ScriptedModel
 from mars_env.models.secrets import api_key
@@ -45,6 +45,7 @@ _FORMS = "http://host:8000/v1#model, hf:path, vllm:path, team:folder, scripted:t
 _COMMON: _Types = {
     "tools": str,
     "max_calls": int,
+    "tool_seconds": float,
     "calls": str,
     "temperature": float,
     "top_p": float,
@@ -53,8 +54,11 @@ _COMMON: _Types = {
     "thinking": Literal["tags", "opened", "off"],
     "overflow": Literal["check", "unknown", "refuse"],
 }
-_OF_TOOLS = ("max_calls", "calls")
+_OF_TOOLS = ("max_calls", "tool_seconds", "calls")
 _HEADER = "header."
+
+_ADDRESS = re.compile(r"https?://[^#,\s]*(?=#)")
+_TRANSPORT = re.compile(r"(?<=[?&])(concurrency|attempts|timeout|api_key_env)=[^&,]*&?")
 
 _SECRET = re.compile(r"auth|key|token|secret|cookie", re.I)
 """Headers whose values do not belong in a string that is stored and shown."""
@@ -101,18 +105,18 @@ def make_agents(
     Options follow a question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
     ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`), ``thinking``
     (``tags``, the default; ``opened``, if the chat template opens the block; ``off``), and ``tools``
-    (``python``, ``public_tests``, ``my_module:my_tool``, joined by ``+``) with ``max_calls`` and ``calls``;
-    servers and checkpoints take the simple arguments of `HTTPModel`, `HFModel` and `VLLMModel`, too
-    (``api_key_env``, ``eager`` ...). Servers also take ``reasoning_effort``, ``extra_body`` (a JSON object)
-    and ``header.NAME``, whose value may be ``env:VARIABLE``. Values are percent-decoded. A specification
-    loads one model, however many agents use it.
+    (``python``, ``public_tests``, ``my_module:my_tool``, joined by ``+``) with ``max_calls``,
+    ``tool_seconds`` and ``calls``; servers and checkpoints take the simple arguments of `HTTPModel`,
+    `HFModel` and `VLLMModel`, too (``api_key_env``, ``eager`` ...). Servers also take ``reasoning_effort``,
+    ``extra_body`` (a JSON object) and ``header.NAME``, whose value may be ``env:VARIABLE``. Values are
+    percent-decoded. A specification loads one model, however many agents use it.
 
     Args:
         spec: A string as above; or an agent, a model or a function for the whole team; or a mapping by agent
             (``"coder_1"``) or role of any of these, or a list with one of them for each place.
         possible_agents: Names of the places, e.g. ``env.possible_agents``.
         sampling: How models are sampled where the specification does not say.
-        roles: The agents that models become, by role; those of some rules are `roles_of`.
+        roles: The agents that models become, by role; those of a game are `roles_of`.
         problems: Whose public tests the tool ``public_tests`` runs.
 
     Raises:
@@ -130,23 +134,23 @@ def make_agents(
             raise ConfigError(f"{len(spec)} agents are given for {len(names)} places: {', '.join(names)}")
         spec = dict(zip(names, spec, strict=True))
     team = _by_role(spec) if isinstance(spec, str) else spec
-    given: Mapping[str, Any] = (
+    players: Mapping[str, Any] = (
         by_name(team, names) if isinstance(team, Mapping) else dict.fromkeys(names, team)
     )
     trained = cache(partial(_trained, problems=problems))
     loaded = cache(partial(_load, sampling=sampling, problems=problems))
     agents = {}
-    for name, one in given.items():
-        if not isinstance(one, str):
-            agents[name] = as_agent(one, name, sampling=sampling, roles=roles)
-        elif one.startswith(_TEAM):
-            agents[name] = trained(one).agent(name, roles)
+    for name, player in players.items():
+        if not isinstance(player, str):
+            agents[name] = as_agent(player, name, sampling=sampling, roles=roles)
+        elif player.startswith(_TEAM):
+            agents[name] = trained(player).agent(name, roles)
         else:
-            value_of, how = loaded(one)
+            value_of, settings = loaded(player)
             value = value_of(role_of(name))
-            if "?" in one and (isinstance(value, Agent) or not isinstance(value, Model)):
-                raise ConfigError(f"{shown(one)} is an agent of your own: options are for models")
-            agents[name] = as_agent(value, name, roles=roles, **how)
+            if "?" in player and (isinstance(value, Agent) or not isinstance(value, Model)):
+                raise ConfigError(f"{shown(player)} is an agent of your own: options are for models")
+            agents[name] = as_agent(value, name, roles=roles, **settings)
     return agents
 
 
@@ -161,8 +165,8 @@ def with_tools(spec: str, tools: str | None) -> str:
         return spec
     option = f"tools={quote(tools, safe=':')}"
     return ",".join(
-        one if _KEEPS_TOOLS.search(one) else f"{one}{'&' if '?' in one else '?'}{option}"
-        for one in (_NEXT_ROLE.split(spec) if _NAMED.match(spec) else [spec])
+        agent if _KEEPS_TOOLS.search(agent) else f"{agent}{'&' if '?' in agent else '?'}{option}"
+        for agent in (_NEXT_ROLE.split(spec) if _NAMED.match(spec) else [spec])
     )
 
 
@@ -178,8 +182,8 @@ def team_size(spec: object) -> int | None:
 
 def make_model(spec: str) -> tuple[Any, Sampling | None]:
     """The object that a specification names, and the sampling that it asks for."""
-    value_of, how = _load(spec)
-    return value_of("judge"), how["sampling"]
+    value_of, settings = _load(spec)
+    return value_of("judge"), settings["sampling"]
 
 
 def team_identity(
@@ -191,28 +195,38 @@ def team_identity(
     if not isinstance(agents, str):
         return {name: identity_of(agent) for name, agent in agents.items()}
     team = _by_role(agents)
-    given = by_name(team, possible_agents) if isinstance(team, Mapping) else None
-    found: dict[str, Any] = {}
+    specs = by_name(team, possible_agents) if isinstance(team, Mapping) else None
+    identities: dict[str, Any] = {}
     for name in possible_agents:
-        found[name] = {"agent": named_identity(agents.strip() if given is None else given[name])}
+        identities[name] = {"agent": named_identity(agents.strip() if specs is None else specs[name])}
         if (role := roles.get(role_of(name))) is not None:
-            found[name] |= {
+            identities[name] |= {
                 "role": identity_of(role),
                 "system": role.system_at(_place(name)),
                 "prompt": role.template,
             }
-    return found
+    return identities
 
 
-def named_identity(part: Any) -> Any:
-    """What identifies a part of a run, or the object that a string ``module:object`` names."""
-    if not isinstance(part, str):
-        return identity_of(part)
-    target = part.partition("?")[0]
+def named_identity(value: Any) -> Any:
+    """What identifies a value, or the object that a string ``module:object`` names."""
+    if not isinstance(value, str):
+        return identity_of(value)
+    target = value.partition("?")[0]
     if target.partition(":")[0] not in _MODELS and (":" in target or target in declared(ENTRY_POINTS)):
         with suppress(ConfigError):  # whoever makes it says what is wrong with it
-            return {"text": part, "object": identity_of(_find(target))}
-    return lasting(part)
+            return {"text": value, "object": identity_of(_find(target))}
+    return _without_transport(value)
+
+
+def _without_transport(spec: str) -> str:
+    """An agent's specification without where and how its model is reached.
+
+    Example:
+        >>> _without_transport("solver=http://a:8000/v1#m?concurrency=8&top_k=5,verifier=http://b/v1#n?timeout=3")
+        'solver=#m?top_k=5,verifier=#n'
+    """
+    return _TRANSPORT.sub("", _ADDRESS.sub("", spec)).replace("?,", ",").rstrip("?&")
 
 
 def as_agent(
@@ -245,12 +259,12 @@ def as_agent(
     if isinstance(value, Agent):
         return value
     if isinstance(value, Model):
-        if (made := roles.get(role_of(agent))) is None:
-            known = f"{role_of(agent)!r}, only for {', '.join(roles)}"
-            advice = "give an agent instead of a model, or name a RoleAgent in roles_from of the rules"
-            raise ConfigError(f"there is no built-in prompt for the role {known}: {advice}")
-        system = made.system_at(_place(agent))
-        return made(value, sampling=sampling, thinking=thinking, system=system, tools=tools)
+        if (kind := roles.get(role_of(agent))) is None:
+            words = f"{role_of(agent)!r}, only for {', '.join(roles)}"
+            advice = "give an agent instead of a model, or name a RoleAgent in roles= of the game"
+            raise ConfigError(f"there is no built-in prompt for the role {words}: {advice}")
+        system = kind.system_at(_place(agent))
+        return kind(value, sampling=sampling, thinking=thinking, system=system, tools=tools)
     if not callable(value):
         raise ConfigError(f"{agent} is an agent, a model, a function or a string, not {lacking(value)}")
     return FunctionAgent(value)
@@ -261,16 +275,17 @@ def make_verifier(value: Player | Model | str) -> Agent:
     return as_agent(value, "verifier_0")
 
 
-def roles_of(rules: object) -> dict[str, type[RoleAgent]]:
-    """The agents that models become under some rules, by role: the library's, or those of the rules."""
-    if not isinstance(rules, HasRoles):
-        return dict(ROLES)
-    found: Any = import_object(rules.roles_from)
-    if not isinstance(found, Mapping) or not all(
-        isinstance(each, type) and issubclass(each, RoleAgent) for each in found.values()
-    ):
-        raise ConfigError(f"{rules.roles_from} is not a mapping of roles to classes of RoleAgent")
-    return dict(found)
+def roles_of(rules: Rules) -> dict[str, type[RoleAgent]]:
+    """The agents that models become in a game, by role: the game's, else the library's."""
+    roles = dict(ROLES)
+    for agent in rules.possible_agents:
+        default = rules.default_agent(agent)
+        if default is None:
+            continue
+        if not isinstance(default, type) or not issubclass(default, RoleAgent):
+            raise ConfigError(f"the game {rules.name}: {shown(default)}, in roles=, is no class of RoleAgent")
+        roles[role_of(agent)] = default
+    return roles
 
 
 def _place(agent: str) -> int:
@@ -283,13 +298,13 @@ def _by_role(spec: str) -> Mapping[str, str] | str:
     """The specifications in a string by role, or the string itself if it is one."""
     if not _NAMED.match(spec):
         return spec.strip()
-    given: dict[str, str] = {}
-    for part in _NEXT_ROLE.split(spec):
-        name, _, value = part.partition("=")
-        if name in given:
+    specs: dict[str, str] = {}
+    for assignment in _NEXT_ROLE.split(spec):
+        name, _, value = assignment.partition("=")
+        if name in specs:
             raise ConfigError(f"{name!r} is given twice in {spec!r}")
-        given[name] = value.strip()
-    return given
+        specs[name] = value.strip()
+    return specs
 
 
 def _load(
@@ -302,10 +317,10 @@ def _load(
     if _NEXT_AGENT.search(spec):
         advice = "name the places, such as coder_0=...,coder_1=..., or give a list of strings"
         raise ConfigError(f"one text names one agent, and {shown(spec)} seems to name several: {advice}")
-    known, make = _MAKERS.get(kind if colon else "", ({}, None))
-    target, options = _options(spec, known)
-    how = _use(sampling, options, problems)
-    return _always(make(target, options)) if make else _made(_find(target)), how
+    types, make = _MAKERS.get(kind if colon else "", ({}, None))
+    target, options = _options(spec, types)
+    settings = _agent_settings(sampling, options, problems)
+    return _always(make(target, options)) if make else _made(_find(target)), settings
 
 
 def _always(value: Any) -> Callable[[str], Any]:
@@ -317,12 +332,12 @@ def _trained(spec: str, problems: ProblemSet | None) -> Any:
     folder, options = _options(
         spec.removeprefix(_TEAM), {"device": str, "dtype": str, "context": int, "function": str}
     )
-    own = set(options) & set(_COMMON) - {"thinking", "tools", *_OF_TOOLS}
-    changes = {name: options.pop(name) for name in own}
-    how, function = _use(None, options, problems), options.pop("function", None)
-    how |= {"function": function, "changes": changes, "model": options, "problems": problems}
-    del how["sampling"]
-    return import_object("mars_env.trainers.trained:TrainedTeam")(folder, **how)
+    names = set(options) & set(_COMMON) - {"thinking", "tools", *_OF_TOOLS}
+    changes = {name: options.pop(name) for name in names}
+    settings, function = _agent_settings(None, options, problems), options.pop("function", None)
+    settings |= {"function": function, "changes": changes, "model": options, "problems": problems}
+    del settings["sampling"]
+    return import_object("mars_env.trainers.trained:TrainedTeam")(folder, **settings)
 
 
 def _hf(target: str, options: dict[str, Any]) -> Model:
@@ -371,16 +386,16 @@ def _header(name: str, value: str) -> str:
     return value
 
 
-def _options(text: str, known: _Types) -> tuple[str, dict[str, Any]]:
+def _options(text: str, types: _Types) -> tuple[str, dict[str, Any]]:
     """The target and the options behind its last question mark."""
     target, mark, query = text.rpartition("?")
     if not mark:
         return text, {}
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        kind = {**known, **_COMMON}.get(f"{_HEADER}NAME" if key.startswith(_HEADER) else key)
+        kind = {**types, **_COMMON}.get(f"{_HEADER}NAME" if key.startswith(_HEADER) else key)
         if kind is None:
-            names = ", ".join(sorted({*known, *_COMMON}))
+            names = ", ".join(sorted({*types, *_COMMON}))
             raise ConfigError(f"{target} has no option {key!r}; it has {names}")
         if key in options:
             raise ConfigError(f"{target}: the option {key} is given twice")
@@ -389,16 +404,18 @@ def _options(text: str, known: _Types) -> tuple[str, dict[str, Any]]:
     return target, options
 
 
-def _use(sampling: Sampling | None, options: dict[str, Any], problems: ProblemSet | None) -> dict[str, Any]:
-    """How the model is used, as far as the options say; removes these from the options."""
+def _agent_settings(
+    sampling: Sampling | None, options: dict[str, Any], problems: ProblemSet | None
+) -> dict[str, Any]:
+    """The arguments of `as_agent` that the options say; removes these from the options."""
     thinking, tools = THINKING_MODES[options.pop("thinking", "tags")], options.pop("tools", "")
-    how = {name: options.pop(name) for name in _OF_TOOLS if name in options}
-    if how and not tools:
-        raise ConfigError(f"{' and '.join(sorted(how))} are for agents with tools=")
+    limits = {name: options.pop(name) for name in _OF_TOOLS if name in options}
+    if limits and not tools:
+        raise ConfigError(f"{' and '.join(sorted(limits))} are for agents with tools=")
     changes = {name: options.pop(name) for name in set(options) & set(_COMMON)}
-    own = replace(sampling or Sampling(), **changes) if changes else sampling
-    box = Toolbox(make_tools(tools, problems), **how) if tools else ()
-    return {"sampling": own, "thinking": thinking, "tools": box}
+    sampling = replace(sampling or Sampling(), **changes) if changes else sampling
+    toolbox = Toolbox(make_tools(tools, problems), **limits) if tools else ()
+    return {"sampling": sampling, "thinking": thinking, "tools": toolbox}
 
 
 def _find(target: str) -> Any:
@@ -407,17 +424,26 @@ def _find(target: str) -> Any:
         return import_object(target)
     if ":" in target:  # an address without http://, say
         raise ConfigError(f"{shown(target)} names no agents; give {_FORMS}")
-    found = declared(ENTRY_POINTS)
-    if target not in found:
-        names = ", ".join(sorted(found)) or "none"
+    entries = declared(ENTRY_POINTS)
+    if target not in entries:
+        names = ", ".join(sorted(entries)) or "none"
         raise ConfigError(f"no agents are called {target!r} (installed: {names}); give {_FORMS}")
-    return found[target].load()
+    return entries[target].load()
+
+
+def _member(team: Mapping[str, Any], role: str) -> Any:
+    """What a team in a module names for a role."""
+    if role not in team:
+        raise ConfigError(f"the team has nothing for {role}, only for {', '.join(map(str, team))}")
+    return team[role]
 
 
 def _made(value: Any) -> Callable[[str], Any]:
     """What gives the object itself, or what it makes if it is a factory: for each role, or one for all."""
     if not isinstance(value, type) and isinstance(value, Agent | Model):
         return _always(value)
+    if isinstance(value, Mapping):
+        return partial(_member, value)
     if not callable(value):
         raise ConfigError(f"an agent, a model, a function or a factory is expected, got {lacking(value)}")
     parameters = inspect.signature(value).parameters.values()

@@ -14,10 +14,12 @@ from typing import Any
 from mars_env.agents.prompts import JUDGE_QUESTION, JUDGE_SYSTEM
 from mars_env.agents.registry import make_model
 from mars_env.errors import ConfigError, ModelError, explained
+from mars_env.gate import fill_template
 from mars_env.grading.thinking import after_thinking
 from mars_env.lazy import import_object, needs
 from mars_env.models.checkpoint import load_model
 from mars_env.models.requests import check_request
+from mars_env.models.token_gate import encode_runs, gate_of
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.types import INTERRUPTIONS, Message, Model, Ratings, RewardModel, Sampling
@@ -29,9 +31,7 @@ _SCORE = re.compile(
 
 def judge_question(statement: str, solution: str) -> str:
     """The library's own question about a solution."""
-    # In one pass, not by str.format: a solution is hostile input, and so is a statement from a file.
-    given = {"{problem}": statement, "{solution}": solution}
-    return re.sub("{problem}|{solution}", lambda name: given[name[0]], JUDGE_QUESTION)
+    return fill_template(JUDGE_QUESTION, {"problem": statement, "solution": solution})
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +76,8 @@ class GenerativeJudge:
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
         """The mean score of each text; None where no judgement of it could be read. Thinking is not read."""
-        each = await gather_all(self._rate(statement, text, seed) for text in texts)
-        return Ratings(tuple(score for score, _ in each), sum(tokens for _, tokens in each))
+        ratings = await gather_all(self._rate(statement, text, seed) for text in texts)
+        return Ratings(tuple(score for score, _ in ratings), sum(tokens for _, tokens in ratings))
 
     async def _rate(self, statement: str, text: str, seed: int) -> tuple[float | None, int]:
         messages: list[Message] = [{"role": "system", "content": self.system}] if self.system else []
@@ -101,8 +101,8 @@ def read_score(text: str) -> float | None:
         >>> read_score("It may fail.\nScore: 3"), read_score("Score: 11"), read_score("A score: of 3?")
         (0.3, None, None)
     """
-    found = _SCORE.findall(text)
-    score = int(found[-1]) if found else 11
+    scores = _SCORE.findall(text)
+    score = int(scores[-1]) if scores else 11
     return score / 10 if score <= 10 else None
 
 
@@ -140,8 +140,8 @@ class HFRewardModel:
             self.tokenizer.pad_token = self.tokenizer.eos_token
         if self.module.config.pad_token_id is None:  # decoders find a text's last token by it
             self.module.config.pad_token_id = self.tokenizer.pad_token_id
-        own: int = getattr(self.module.config, "max_position_embeddings", None) or max_tokens
-        self._max_tokens = min(max_tokens, own, self.tokenizer.model_max_length)
+        context: int = getattr(self.module.config, "max_position_embeddings", None) or max_tokens
+        self._max_tokens = min(max_tokens, context, self.tokenizer.model_max_length)
         self._batch = batch
         self._lock = threading.Lock()  # one forward pass at a time: requests come from several threads
 
@@ -161,33 +161,36 @@ class HFRewardModel:
     def _rate(self, statement: str, texts: Sequence[str]) -> list[float]:
         import torch
 
-        shown = [self._text(statement, text) for text in texts]
+        rows = [self._ids(statement, text) for text in texts]
         scores: list[float] = []
         with self._lock, torch.inference_mode():
-            for start in range(0, len(shown), self._batch):
-                logits = self._logits(shown[start : start + self._batch]).float()
+            for start in range(0, len(rows), self._batch):
+                logits = self._logits(rows[start : start + self._batch]).float()
                 one = logits.shape[-1] == 1
                 rated = logits[:, 0].sigmoid() if one else logits.softmax(dim=-1)[:, -1]
                 scores += rated.tolist()
         return scores
 
-    def _logits(self, texts: list[str]) -> Any:
-        """Shape (texts, labels)."""
-        templated = self.tokenizer.chat_template is not None
-        encoded = self.tokenizer(
-            texts,
-            return_tensors="pt",
-            padding=len(texts) > 1,
-            truncation=True,
-            max_length=self._max_tokens,
-            add_special_tokens=not templated,  # a chat template writes its own
-        ).to(self.device)
-        return self.module(**encoded).logits
+    def _logits(self, rows: list[list[int]]) -> Any:
+        """Shape (rows, labels)."""
+        padded = self.tokenizer.pad({"input_ids": rows}, padding=len(rows) > 1, return_tensors="pt")
+        return self.module(**padded.to(self.device)).logits
 
-    def _text(self, statement: str, text: str) -> str:
+    def _ids(self, statement: str, text: str) -> list[int]:
+        """Statement and text as token ids; what they spell out of control tokens is ordinary text."""
+        chat: list[Message] = [{"role": "user", "content": statement}, {"role": "assistant", "content": text}]
+        special = self.tokenizer.chat_template is None  # a chat template writes its own
+        runs = gate_of(self.tokenizer).runs(self._render, chat)
+        if len(runs) > 1:
+            return encode_runs(self.tokenizer, runs, special=special)[-self._max_tokens :]
+        ids: list[int] = self.tokenizer.encode(
+            runs[0], truncation=True, max_length=self._max_tokens, add_special_tokens=special
+        )
+        return ids
+
+    def _render(self, chat: Sequence[Message], _: Sequence[Any]) -> str:
         if self.tokenizer.chat_template is None:
-            return f"{statement}\n\n{text}"
-        chat = [{"role": "user", "content": statement}, {"role": "assistant", "content": text}]
+            return "\n\n".join(message["content"] for message in chat)
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False))
 
 
@@ -207,10 +210,10 @@ def make_reward_model(spec: RewardModel | str) -> RewardModel:
     if kind in ("http", "https", "hf", "vllm", "scripted"):
         model, sampling = make_model(spec)
         return GenerativeJudge(model, sampling=sampling or Sampling())
-    found = import_object(spec)
-    found = found() if isinstance(found, type) else found
-    if isinstance(found, RewardModel):
-        return found
-    if isinstance(found, Model):
-        return GenerativeJudge(found)
+    value = import_object(spec)
+    value = value() if isinstance(value, type) else value
+    if isinstance(value, RewardModel):
+        return value
+    if isinstance(value, Model):
+        return GenerativeJudge(value)
     raise ConfigError(f"{spec!r} names neither a reward model nor a model that could judge")

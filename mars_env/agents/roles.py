@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from jinja2 import StrictUndefined, Template, TemplateError
+from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mars_env.agents import prompts
@@ -17,7 +18,8 @@ from mars_env.agents.thinking import THINKING, Thinking
 from mars_env.agents.tool_loop import Dialogue
 from mars_env.agents.tools import Tool, Toolbox
 from mars_env.errors import ConfigError, ModelError, explained
-from mars_env.models.requests import check_request
+from mars_env.gate import Marks
+from mars_env.models.requests import check_request, with_messages
 from mars_env.text import shown
 from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling
 
@@ -33,7 +35,8 @@ class RoleAgent:
         policy: Name of the weights that act; by default the model's name, else the role's.
         sampling: How the model is sampled; the seed comes with each turn.
         prompt: Replaces the role's own prompt: a function from an observation to a prompt, or a Jinja
-            template for the user's message, which sees the observation's fields.
+            template for the user's message, which sees the observation's fields. Where a template has marks
+            such as ``<solution>...</solution>``, no field can close or open them.
         system: Replaces the system message; empty for none.
         thinking: How the model marks its thinking, which is left out of the action's text; None to leave all
             texts as they are.
@@ -80,7 +83,8 @@ class RoleAgent:
         self._system = self.system if system is None else system
         self._prompt = self.template if prompt is None else prompt
         self._make = prompt if callable(prompt) else self._chat
-        self._template = _compile(prompt if isinstance(prompt, str) else self.template)
+        self._text = prompt if isinstance(prompt, str) else self.template
+        _compile(self._text)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(policy={self.policy!r}, model={self.model!r})"
@@ -106,6 +110,18 @@ class RoleAgent:
             **({"tools": self.toolbox} if self.toolbox else {}),
         }
 
+    @classmethod
+    def field_names(cls) -> list[str]:
+        """What the template reads: the fields of an observation, sorted.
+
+        Example:
+            >>> Verifier.field_names()
+            ['feedback', 'problem', 'solution', 'truncated']
+        """
+        with explained(ConfigError, f"the template of {cls.__name__} cannot be read", TemplateError):
+            names = find_undeclared_variables(_environment.parse(cls.template))
+        return sorted(names - _environment.globals.keys())
+
     def prompt(self, observation: Observation) -> Prompt:
         """The prompt of a turn."""
         return self._make(observation)
@@ -125,15 +141,16 @@ class RoleAgent:
         if not isinstance(completions, list | tuple) or not all(
             isinstance(completion, Completion) for completion in completions
         ):
-            asked = f"{self.role}: complete() of {shown(self.model)} is to return a list of Completion"
-            raise ModelError(f"{asked}, such as [Completion(text)], not {shown(completions)}")
+            expected = f"{self.role}: complete() of {shown(self.model)} is to return a list of Completion"
+            raise ModelError(f"{expected}, such as [Completion(text)], not {shown(completions)}")
+        completions = with_messages(completions, prompt)
         return [Action(visible(completion.text), (completion,)) for completion in completions]
 
     def _chat(self, observation: Observation) -> list[Message]:
         fields = ", ".join(observation)
         failing = f"{self.role}: the prompt's template fails on an observation with {fields}"
         with explained(ConfigError, failing, TemplateError):
-            text = self._template.render(observation)
+            text = _compile(self._text).render(observation)
         messages: list[Message] = [{"role": "system", "content": self._system}] if self._system else []
         return [*messages, {"role": "user", "content": text}]
 
@@ -152,7 +169,7 @@ class Solver(RoleAgent):
 
 
 class Verifier(RoleAgent):
-    """Judges a solution. Observation: ``{"problem", "solution", "truncated", "round"}``.
+    """Judges a solution. Observation: ``{"problem", "solution", "truncated"}``.
 
     If there is a field ``"feedback"``, it reads the results of a program's public tests. Its report ends in
     the line ``Correctness: Correct`` or ``Correctness: Wrong``, which the rules read.
@@ -166,7 +183,7 @@ class Verifier(RoleAgent):
 class Corrector(RoleAgent):
     """Writes a better solution from a bug report.
 
-    Observation: ``{"problem", "solution", "truncated", "report", "round"}``.
+    Observation: ``{"problem", "solution", "truncated", "report"}``.
     """
 
     role = "corrector"
@@ -190,13 +207,14 @@ class Coder(RoleAgent):
 ROLES: Mapping[str, type[RoleAgent]] = {agent.role: agent for agent in (Solver, Verifier, Corrector, Coder)}
 """The built-in agents by role."""
 
-# Templates come from the library or the user. The model's texts that fill them are never compiled.
+# Templates come from the library or the user. The model's texts that fill them are never compiled, and stay
+# inside of a template's marks.
 _environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
 
 
 @lru_cache(maxsize=64)
 def _compile(template: str) -> Template:
     with explained(ConfigError, "the prompt is not a Jinja template", TemplateError):
-        compiled = _environment.from_string(template)
+        compiled = _environment.overlay(finalize=Marks(template).guarded).from_string(template)
     compiled.globals = dict(compiled.globals)  # copied by every rendering; as the ChainMap it was, slowly
     return compiled

@@ -33,20 +33,20 @@ class Thinking(BaseModel, frozen=True, extra="forbid"):
             >>> Thinking().visible("<think>2 + 2 ...</think>\n\nIt is 4. <think>Or is it")
             'It is 4.'
         """
-        kept: list[str] = []
-        inside, begin, found = self.opened, 0, self.opened
+        visible: list[str] = []
+        inside, begin, has_tags = self.opened, 0, self.opened
         for tag in _tags(self.opening, self.closing).finditer(text):
-            found = True
+            has_tags = True
             if tag[0] == self.closing:
                 if not inside:  # everything before it was thinking
-                    kept.clear()
+                    visible.clear()
                 inside, begin = False, tag.end()
             elif not inside:
-                kept.append(text[begin : tag.start()])
+                visible.append(text[begin : tag.start()])
                 inside = True
         if not inside:
-            kept.append(text[begin:])
-        return "".join(kept).strip() if found else text
+            visible.append(text[begin:])
+        return "".join(visible).strip() if has_tags else text
 
 
 @lru_cache(maxsize=16)

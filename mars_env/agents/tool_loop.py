@@ -1,28 +1,26 @@
 """A turn with tools: what tells a model of them, how its calls are read and run, and what it reads then."""
 
-import asyncio
 import json
-import re
-import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from jinja2 import TemplateError
-from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
-from mars_env.agents.tools import Run, Toolbox
-from mars_env.errors import ConfigError, MarsError, explained
-from mars_env.grading.untrusted import without_template_tokens
-from mars_env.models.requests import is_messages, is_token_ids, plain_chat, prompt_text
+from mars_env.agents.calls import TAGGED, Call, parse_call, parse_calls
+from mars_env.agents.tool_turn import ToolTurn
+from mars_env.agents.tools import Toolbox
+from mars_env.errors import ConfigError, explained
+from mars_env.gate import Marks, fill_template, map_message
+from mars_env.models.requests import is_messages, is_token_ids, plain_chat, prompt_text, with_messages
+from mars_env.models.token_gate import encode_runs, gate_of
 from mars_env.seeds import derive_seed
-from mars_env.sync import gather_all, only_own_cancellation
-from mars_env.text import shown, validation_message
+from mars_env.sync import gather_samples
+from mars_env.text import describe_error
 from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling, ToolCall
-
-NO_CALLS_LEFT: Final = "no calls are left: give your answer"
 
 _MARK: Final = "b7f3-assistant-b7f3"
 
@@ -33,12 +31,13 @@ INSTRUCTIONS: Final = """You may call tools while you work:
 To call one, write its name and its arguments as JSON, and end your message:
 
 <tool_call>
-{{"name": "...", "arguments": {{...}}}}
+{"name": "...", "arguments": {...}}
 </tool_call>
 
 You then read the result, and go on. A message without a call is your answer."""
 """What a system message says where a chat template knows no tools; in the form of Hermes and Qwen."""
 
+_MARKS: Final = Marks(f"{INSTRUCTIONS}<tool_response></tool_response>")
 
 FENCED: Final = """You may run Python code while you work: end your message with a fenced block.
 
@@ -49,11 +48,6 @@ print(6 * 7)
 You then read what it prints, and go on; names live on. A message without such a block
 at its end is your answer."""
 """The same where calls are fenced blocks."""
-
-
-class _Call(BaseModel):
-    name: str
-    arguments: dict[str, Any] = {}
 
 
 class Dialogue:
@@ -67,61 +61,66 @@ class Dialogue:
 
     def __init__(self, model: Model, toolbox: Toolbox, prompt: Prompt, visible: Callable[[str], str]) -> None:
         self.toolbox, self.visible = toolbox, visible
-        self._schemas = [each.schema for each in toolbox.by_name.values()]
+        self._schemas = [tool.schema for tool in toolbox.by_name.values()]
         self._tokenizer: Any = getattr(model, "tokenizer", None)
         self.context: int | None = getattr(model, "context", None)
         template = getattr(self._tokenizer, "chat_template", None)
         self._template = template if isinstance(template, str) else ""
         self._options: Mapping[str, Any] = getattr(model, "template_options", {})
+        prompt = _guarded(prompt) if is_messages(prompt) else prompt
         self.prompt: Prompt = prompt
         auto = toolbox.calls == "auto"
         self._parses = auto and bool(getattr(self._tokenizer, "response_template", None))
-        own = auto and is_messages(prompt)
-        self._server = own and self._tokenizer is None and getattr(model, "takes_tools", False)
+        renders = auto and is_messages(prompt)
+        self._server = renders and self._tokenizer is None and getattr(model, "takes_tools", False)
         ask: Any = model.complete
         self.complete = partial(ask, tools=self._schemas) if self._server else ask
-        encode = getattr(model, "encode", None) if own and "tools" in self._template else None
+        encode = getattr(model, "encode", None) if renders and "tools" in self._template else None
+        self._sent: Prompt = prompt
         if encode is not None:
             self.prompt = encode(prompt, tools=self._schemas)
+            tools = "\n".join(json.dumps(schema) for schema in self._schemas)
+            self._sent = [*prompt, {"role": "tools", "content": tools}]
         elif is_messages(prompt) and not self._server:
             tools = "\n".join(json.dumps(schema["function"]) for schema in self._schemas)
-            said = FENCED if toolbox.calls == "fenced" else INSTRUCTIONS.format(tools=tools)
-            self.prompt = _with_instructions(prompt, said)
+            text = FENCED if toolbox.calls == "fenced" else fill_template(INSTRUCTIONS, {"tools": tools})
+            self.prompt = self._sent = _with_instructions(prompt, text)
 
-    def calls(self, completion: Completion) -> list[str]:
+    def calls(self, completion: Completion) -> list[Call]:
         """The calls in a completion; those in its thinking, which `visible` leaves out, do not count."""
         if not (self._parses and completion.token_ids):
-            return read_calls(self.visible(completion.text), fenced=self.toolbox.calls == "fenced")
+            fenced = self.toolbox.calls == "fenced"
+            return parse_calls(self.visible(completion.text), self.toolbox.by_name, fenced=fenced)
         wrong = "give calls=tags, since the tokenizer's response_template is wrong"
         with explained(ConfigError, wrong, ValueError):
             self._tokenizer.get_response_parser(prefix="")
         ids, before = list(completion.token_ids), list(completion.prompt_ids)
         try:
             message = self._tokenizer.parse_response(ids, prefix=before, tools=self._schemas)
-            return [json.dumps(call["function"]) for call in message.get("tool_calls") or ()]
+            return [parse_call(call["function"]) for call in message.get("tool_calls") or ()]
         except Exception:  # whatever a parser raises on what a model wrote
-            return [completion.text]
+            return [Call(completion.text, mistake="the call cannot be read")]
 
     def after(self, prompt: Prompt, completion: Completion, calls: Sequence[ToolCall]) -> Prompt:
         """The prompt after a completion of a prompt and the results of its calls."""
-        results = [_harmless(self._tokenizer, call.result) for call in calls]
+        results = [_MARKS.guarded(call.result) for call in calls]
         if completion.prompt_ids and completion.token_ids and self._tokenizer is not None:
-            ids: list[int] = self._tokenizer.encode(self._between(results), add_special_tokens=False)
+            as_tool: list[Message] = [{"role": "tool", "content": result} for result in results]
+            ids = encode_runs(self._tokenizer, gate_of(self._tokenizer).runs(self._between, as_tool))
             if ids[:1] == [completion.token_ids[-1]]:  # the token that ends a message was sampled
                 del ids[0]
             return (*completion.prompt_ids, *completion.token_ids, *ids)
         first: Message = {"role": "user", "content": prompt_text(prompt)}
         before = prompt if is_messages(prompt) else [first]
         if self._server:
-            return [*before, *_with_tool_calls(completion.text, calls, results)]
+            return [*before, *self._with_tool_calls(completion.text, calls, results)]
         return [*before, {"role": "assistant", "content": completion.text}, _as_user(results)]
 
-    def _between(self, results: Sequence[str]) -> str:
+    def _between(self, as_tool: Sequence[Message], _: Sequence[Any]) -> str:
         """What stands between the end of a message that was sampled and the beginning of the next."""
-        as_user: list[Message] = [_as_user(results)]
+        as_user: list[Message] = [_as_user([message["content"] for message in as_tool])]
         if self._template:
             before = [{"role": "user", "content": "-"}, {"role": "assistant", "content": _MARK}]
-            as_tool: list[Message] = [{"role": "tool", "content": result} for result in results]
             for messages in [as_tool, as_user] if "tool" in self._template else [as_user]:
                 with suppress(TemplateError):  # it knows no role of tools
                     text = self._tokenizer.apply_chat_template(
@@ -135,104 +134,76 @@ class Dialogue:
 
         ``sampling.max_tokens`` limits the sampled tokens of a whole turn.
         """
-        firsts: list[Completion] = await self.complete(self.prompt, n, sampling)
-        return await gather_all(self._chain(sampling, observation, *each) for each in enumerate(firsts))
+        firsts = with_messages(await self.complete(self.prompt, n, sampling), self._sent)
+
+        def lost(sample: int, error: Exception) -> Action:
+            fault = Completion("", "fault", fault=describe_error(error))
+            return Action("", (firsts[sample], fault))
+
+        chains = [self._chain(sampling, observation, sample, first) for sample, first in enumerate(firsts)]
+        return await gather_samples(chains, lost)
 
     async def _chain(
         self, sampling: Sampling, observation: Observation, sample: int, first: Completion
     ) -> Action:
         prompt, completions = self.prompt, [first]
-        calls, runs = list[ToolCall](), dict[str, Run]()
-        async with AsyncExitStack() as turn:
+        async with ToolTurn(self.toolbox, observation) as turn:
             while completions[-1].finish_reason == "stop":
-                asked, left = self.calls(completions[-1]), self.toolbox.max_calls - len(calls)
-                if not asked or left < 0:  # a call was refused before
+                calls = self.calls(completions[-1])
+                if not calls or turn.has_refused:
                     break
-                for tool in () if runs else self.toolbox.by_name.values():
-                    runs[tool.name] = await turn.enter_async_context(tool.start(observation))
-                made = await gather_all(
-                    _called(self.toolbox, runs, len(completions) - 1, written, refused=number >= left)
-                    for number, written in enumerate(asked)
-                )
-                calls += made
-                prompt = self.after(prompt, completions[-1], made)
-                room = sampling.max_tokens - sum(each.sampled_tokens for each in completions)
+                answers = await turn.answer(calls, len(completions) - 1)
+                prompt = self.after(prompt, completions[-1], answers)
+                room = sampling.max_tokens - sum(completion.sampled_tokens for completion in completions)
                 if self.context is not None and is_token_ids(prompt):
                     room = min(room, self.context - len(prompt))
-                if room < 1 or any(call.outcome == "fault" for call in made):
+                if room < 1 or any(answer.outcome == "fault" for answer in answers):
                     break
                 seed = sampling.seed
                 seed = None if seed is None else derive_seed(seed, sample, len(completions))
                 completions += await self.complete(prompt, 1, replace(sampling, seed=seed, max_tokens=room))
             if completions[1:] and completions[-1].finish_reason == "context":
                 completions.pop()  # the results have filled it
-        return Action(self.visible(completions[-1].text), tuple(completions), tuple(calls))
+        return Action(self.visible(completions[-1].text), tuple(completions), tuple(turn.calls))
+
+    def _with_tool_calls(self, text: str, calls: Sequence[ToolCall], results: Sequence[str]) -> list[Message]:
+        """A message of the model and the results of its calls, in OpenAI's dialect.
+
+        Servers may refuse a call of an unknown tool, and one that is no JSON. Such a call stays a text, and
+        is answered by one.
+        """
+        requests, answers = list[Any](), list[Message]()
+        words, texts = [TAGGED.sub("", text).strip()], list[str]()
+        for number, (call, result) in enumerate(zip(calls, results, strict=True)):
+            arguments = _strict_arguments(call) if call.name in self.toolbox.by_name else None
+            if arguments is None:
+                words.append(f"<tool_call>\n{call.arguments}\n</tool_call>")
+                texts.append(result)
+                continue
+            id = f"{call.completion:03}{number:06}"  # Mistral wants nine letters and digits
+            function = {"name": call.name, "arguments": arguments}
+            requests.append({"id": id, "type": "function", "function": function})
+            answers.append({"role": "tool", "tool_call_id": id, "content": result})
+        content = {"role": "assistant", "content": "\n".join(filter(None, words))}
+        reply: Message = {**content, "tool_calls": requests} if requests else content
+        return [reply, *answers, *([_as_user(texts)] if texts else [])]
 
 
-async def _called(
-    box: Toolbox, runs: Mapping[str, Run], completion: int, written: str, *, refused: bool
-) -> ToolCall:
-    """Run one call. What is wrong with the call or its tool is a text for the model."""
-    began, (call, wrong) = time.perf_counter(), _read(written)
-    outcome: Literal["ok", "error", "refused", "fault"] = "error"
-    if refused:
-        text, outcome = NO_CALLS_LEFT, "refused"
-    elif (tool := box.by_name.get(call.name)) is None:
-        text = f"Error: {wrong or f'there is no tool {shown(call.name)}'}"
-    else:
-        try:
-            async with asyncio.timeout(tool.seconds) as limit:
-                with only_own_cancellation():
-                    text, outcome = await runs[tool.name](call.arguments), "ok"
-        except ValidationError as error:
-            text = f"Error: {validation_message(error)}"
-        except MarsError as error:
-            text, outcome = str(error), "fault"
-        except Exception as error:  # the user's function: its errors are for the model
-            late = f"it took longer than {tool.seconds:g} seconds"
-            text = f"Error: {late if limit.expired() else f'{type(error).__name__}: {error}'}"
-        text = text.encode("utf-8", "backslashreplace").decode()  # no tokenizer takes a lone surrogate
-        if len(text) > tool.characters:
-            text = f"{text[: tool.characters]}\n[{len(text) - tool.characters} more characters]"
-    return ToolCall(completion, call.name, written, text, outcome, time.perf_counter() - began)
-
-
-def read_calls(text: str, *, fenced: bool = False) -> list[str]:
-    r"""The calls in a message as JSON: in tags, or the fenced block of Python at its end.
-
-    Example:
-        >>> read_calls('I add.\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>')
-        ['{"name": "add", "arguments": {"a": 1}}']
-    """
-    if fenced:
-        block = _FENCED.search(text)
-        return [json.dumps({"name": "python", "arguments": {"code": block[1]}})] if block else []
-    return [match[1].strip() for match in _TAGGED.finditer(text)]
-
-
-_TAGGED: Final = re.compile(r"<tool_call>(.*?)(?:</tool_call>|\Z)", re.S)
-_FENCED: Final = re.compile(r"```(?:python|py)[ \t]*\n((?:(?!```).)*)```\s*\Z", re.S)
-
-
-def _read(written: str) -> tuple[_Call, str]:
-    """A call, without a name if it cannot be read, and what is wrong with it."""
+def _strict_arguments(call: ToolCall) -> str | None:
+    """The arguments of a call that could be read; None if they are not JSON by its standard."""
     try:
-        return _Call.model_validate_json(written), ""
-    except ValidationError as error:
-        invalid, why = error.errors()[0]["type"] == "json_invalid", validation_message(error)
-        return _Call(name=""), f"the call {'is not valid JSON' if invalid else f'cannot be read: {why}'}"
+        arguments = json.dumps(json.loads(call.arguments)["arguments"], ensure_ascii=False)
+        from_json(arguments.encode(), allow_inf_nan=False)
+    except (ValueError, RecursionError):
+        return None
+    return arguments
 
 
-def _with_tool_calls(text: str, calls: Sequence[ToolCall], results: Sequence[str]) -> list[Message]:
-    """A message of the model and the results of its calls, in OpenAI's dialect."""
-    asked, answers = list[Any](), list[Message]()
-    for number, (call, result) in enumerate(zip(calls, results, strict=True)):
-        id = f"call{call.completion:03}{number:02}"  # Mistral wants nine letters and digits
-        arguments = json.dumps(_read(call.arguments)[0].arguments)
-        function = {"name": call.name or "unknown", "arguments": arguments}
-        asked.append({"id": id, "type": "function", "function": function})
-        answers.append({"role": "tool", "tool_call_id": id, "content": result})
-    return [{"role": "assistant", "content": _TAGGED.sub("", text).strip(), "tool_calls": asked}, *answers]
+def _guarded(prompt: Sequence[Message]) -> list[Message]:
+    """Messages of which none but the system's can write the marks of calls and results."""
+    return [
+        message if message["role"] == "system" else map_message(message, _MARKS.guarded) for message in prompt
+    ]
 
 
 def _with_instructions(prompt: Sequence[Message], text: str) -> list[Message]:
@@ -245,13 +216,3 @@ def _with_instructions(prompt: Sequence[Message], text: str) -> list[Message]:
 def _as_user(results: Sequence[str]) -> Message:
     read = "\n".join(f"<tool_response>\n{result}\n</tool_response>" for result in results)
     return {"role": "user", "content": read}
-
-
-def _harmless(tokenizer: Any, text: str) -> str:
-    """A tool's result that cannot end its message, nor open another: control tokens get a space inside."""
-    text = without_template_tokens(text)
-    names = {str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()}
-    names |= set(getattr(tokenizer, "all_special_tokens", ()))
-    for name in sorted(filter(None, map(str.strip, names)), key=len, reverse=True):
-        text = text.replace(name, f"{name[0]} {name[1:]}")
-    return text

@@ -7,8 +7,8 @@ docs/tools.md says what a tool may do, how calls are written, and what is traine
 
 import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial, wraps
 from typing import Any, Literal
@@ -16,32 +16,42 @@ from typing import Any, Literal
 from pydantic import PydanticUserError, TypeAdapter, validate_call
 from pydantic_core import to_json
 
-from mars_env.envs.visibility import public_tests, shown_problem
+from mars_env.envs.visibility import public_tests, visible_problem
 from mars_env.errors import ConfigError, SandboxError, explained
 from mars_env.grading.code import CodeGrader
 from mars_env.grading.code.validate import fenced
 from mars_env.lazy import import_object, is_object_name
 from mars_env.problems import ProblemSet
+from mars_env.sandbox import Lease
 from mars_env.sandbox.interpreter import Interpreter, Interpreters
 from mars_env.sync import in_own_thread, maybe_await
 from mars_env.text import shown
 from mars_env.types import Observation, Problem
 
-Run = Callable[[Mapping[str, Any]], Awaitable[str]]
-"""Runs one call: arguments that fit the schema, to the text that the model reads."""
+Run = Callable[[Any, Mapping[str, Any]], Awaitable[str]]
+"""Runs one call: the turn's session and the arguments, to the text that the model reads."""
+
+
+def no_session(observation: Observation) -> AbstractAsyncContextManager[None]:
+    """The session of tools whose calls share nothing."""
+    return nullcontext()
 
 
 @dataclass(frozen=True)
 class Tool:
     """Something that a model may call while it writes.
 
-    Make one from a function with `tool`, or take `python_tool`.
+    Make one from a function with `tool`, or take `python_tool`. What `run` raises is an error that the model
+    reads, except for `ToolError`, `SandboxError` and `ModelError`, which make the turn UNKNOWN: raise these
+    only if a harmless call would fail, too.
 
     Attributes:
         name: What the model calls it by.
         description: What it does, for the model.
         parameters: JSON schema of the arguments.
-        start: Makes what runs the calls of one turn, from its observation; it is closed when the turn ends.
+        run: Runs one call, in the session of its turn.
+        session: Opens what the calls of one turn share, given its observation, at the first call. It is
+            closed when the turn ends. Tools with the same `session` share it.
         seconds: How long a call may take; the call is then answered by an error.
         characters: How much of a result the model reads.
     """
@@ -49,7 +59,8 @@ class Tool:
     name: str
     description: str
     parameters: Mapping[str, Any]
-    start: Callable[[Observation], AbstractAsyncContextManager[Run]]
+    run: Run
+    session: Callable[[Observation], AbstractAsyncContextManager[Any]] = no_session
     seconds: float = 30.0
     characters: int = 10_000
 
@@ -77,6 +88,8 @@ class Toolbox:
     Attributes:
         tools: At least one tool or typed function, each with a different name.
         max_calls: Most calls in one turn; further ones do not run, and the model may only answer.
+        tool_seconds: How long the calls of one turn may take together; a call that still runs then is
+            answered by an error, and further ones do not run.
         calls: How calls are written. ``"auto"``: as the server (``tool_calls``) or the model's own template
             and response parser do, else as ``"tags"``; ``"tags"``: JSON in ``<tool_call>``, as Hermes and
             Qwen write it; ``"fenced"``: a message that ends in a fenced block of Python, which the tool
@@ -88,16 +101,19 @@ class Toolbox:
 
     tools: Sequence[Tool | Callable[..., Any]]
     max_calls: int = 8
+    tool_seconds: float = 120.0
     calls: Literal["auto", "tags", "fenced"] = "auto"
 
     def __post_init__(self) -> None:
         tools = tuple(map(as_tool, self.tools))
         object.__setattr__(self, "tools", tools)
-        names = [each.name for each in tools]
+        names = [tool.name for tool in tools]
         if not names or len({*names}) < len(names):
             raise ConfigError(f"give tools, each with its own name, got {', '.join(names) or 'none'}")
         if self.max_calls < 1:
             raise ConfigError(f"max_calls must be at least 1, got {self.max_calls}")
+        if not self.tool_seconds > 0:
+            raise ConfigError(f"tool_seconds must be above 0, got {self.tool_seconds}")
         if self.calls not in ("auto", "tags", "fenced"):
             raise ConfigError(f"calls is one of auto, tags, fenced, not {shown(self.calls)}")
         if self.calls == "fenced" and names != ["python"]:
@@ -106,7 +122,7 @@ class Toolbox:
     @property
     def by_name(self) -> dict[str, Tool]:
         """The tools."""
-        return {each.name: each for each in map(as_tool, self.tools)}
+        return {tool.name: tool for tool in map(as_tool, self.tools)}
 
 
 def tool(
@@ -115,8 +131,8 @@ def tool(
     """A tool from a typed function, sync or async.
 
     The model reads its name, its docstring and its parameters' types. It runs in this process, a sync
-    function in a thread, which cannot be stopped when its time is over. The model reads what it raises;
-    errors of mars_env itself make the turn UNKNOWN.
+    function in a thread, which cannot be stopped when its time is over. The model reads what it raises; for
+    the exceptions see `Tool`.
 
     Raises:
         ConfigError: A parameter has no type, or there is no docstring.
@@ -144,42 +160,34 @@ def tool(
     if untyped or schema["type"] != "object":
         raise ConfigError(f"the tool {title!r}: {', '.join(untyped) or 'a parameter'} needs name and type")
 
-    async def run(given: Mapping[str, Any]) -> str:
+    async def run(_: None, arguments: Mapping[str, Any]) -> str:
         # Called without pydantic's frames: a process that ends while a thread is in them is aborted.
-        result = await maybe_await(await in_own_thread(checked(**given)))
+        result = await maybe_await(await in_own_thread(checked(**arguments)))
         return result if isinstance(result, str) else to_json(result, fallback=str).decode()
 
-    return Tool(title, description, schema, always(run), seconds, characters)
-
-
-def always(run: Run) -> Callable[[Observation], AbstractAsyncContextManager[Run]]:
-    """The `start` of a tool whose calls share nothing."""
-    return lambda _: nullcontext(run)
+    return Tool(title, description, schema, run, no_session, seconds, characters)
 
 
 def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
     """The tool ``python``: code runs in the library's sandbox, and names live as long as the turn.
 
     Args:
-        seconds: How long one call may take.
+        seconds: CPU time that one call may use.
         characters: How much of its output the model reads.
     """
 
-    @asynccontextmanager
-    async def start(_: Observation) -> AsyncIterator[Run]:
-        async with aclosing(Interpreter(_interpreters(), seconds, characters)) as interpreter:
+    def session(_: Observation) -> AbstractAsyncContextManager[Interpreter]:
+        return Interpreter(_interpreters(), seconds, characters)
 
-            async def run(given: Mapping[str, Any]) -> str:
-                return await interpreter.run(_code(**given)) or "(no output)"
-
-            yield run
+    async def run(interpreter: Interpreter, arguments: Mapping[str, Any]) -> str:
+        return await interpreter.run(_code(**arguments)) or "(no output)"
 
     description = (
         "Run Python code and read what it prints, and the value of an expression at its end. Names live on "
         "from one call to the next. There is no network."
     )
-    # The interpreter keeps both limits itself; starting one may have to wait, and it says what it has cut.
-    return Tool("python", description, _schema(_code), start, seconds * 10 + 60, characters + 100)
+    # The interpreter keeps both limits itself; its session starts it, which takes no call's time.
+    return Tool("python", description, _schema(_code), run, session, seconds * 10 + 60, characters + 100)
 
 
 def public_tests_tool(problems: ProblemSet, *, seconds: float = 60.0) -> Tool:
@@ -194,23 +202,25 @@ def public_tests_tool(problems: ProblemSet, *, seconds: float = 60.0) -> Tool:
     """
     if problems.endless:
         raise ConfigError("public_tests_tool needs a finite problem set: give a part, e.g. problems[:1000]")
-    known = {problem.statement: shown_problem(problem) for problem in problems if public_tests(problem)}
+    by_statement = {
+        problem.statement: visible_problem(problem) for problem in problems if public_tests(problem)
+    }
     judge = CodeGrader(tests="public", run_all=True)
 
-    async def run(problem: Problem | None, given: Mapping[str, Any]) -> str:
-        code = _code(**given)
+    def session(observation: Observation) -> AbstractAsyncContextManager[Problem | None]:
+        return nullcontext(by_statement.get(str(observation.get("problem"))))
+
+    async def run(problem: Problem | None, arguments: Mapping[str, Any]) -> str:
+        code = _code(**arguments)
         if problem is None:
             return "Error: this problem has no public tests"
         grade = await judge.grade(problem, fenced(code))
-        if grade.score is None:
+        if grade.score is None and not await judge.pool.use(Lease.is_sound):
             raise SandboxError(grade.reason)
         return grade.feedback or grade.reason
 
-    def start(observation: Observation) -> AbstractAsyncContextManager[Run]:
-        return nullcontext(partial(run, known.get(str(observation.get("problem")))))
-
     description = "Run a whole program on the problem's public tests, and read which of them it passes."
-    return Tool("public_tests", description, _schema(_code), start, seconds)
+    return Tool("public_tests", description, _schema(_code), run, session, seconds)
 
 
 def _schema(function: Any) -> dict[str, Any]:
@@ -233,20 +243,20 @@ def make_tools(names: str, problems: ProblemSet | None = None) -> tuple[Tool, ..
     An object is a `Tool`, a typed function, or a list of these. The public tests are those of `problems`.
     An empty string names none.
     """
-    found: list[Tool] = []
+    tools: list[Tool] = []
     for name in names.split("+") if names else ():
         if name == "python":
-            found.append(python_tool())
+            tools.append(python_tool())
         elif name == "public_tests":
             if problems is None:
                 raise ConfigError("public_tests needs the problems: give agents public_tests_tool(problems)")
-            found.append(public_tests_tool(problems))
+            tools.append(public_tests_tool(problems))
         elif is_object_name(name):
             value = import_object(name)
-            found += map(as_tool, value if isinstance(value, list | tuple) else [value])
+            tools += map(as_tool, value if isinstance(value, list | tuple) else [value])
         else:
             raise ConfigError(f"there is no tool {shown(name)}: give python, public_tests or module:tool")
-    return tuple(found)
+    return tuple(tools)
 
 
 def as_tool(value: Tool | Callable[..., Any]) -> Tool:

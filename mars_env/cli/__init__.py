@@ -16,17 +16,18 @@ from mars_env.lazy import import_object
 from mars_env.text import raised, suggestion, users_line
 
 _COMMANDS = {
-    "envs": ("problems:envs", "List the environment ids."),
+    "envs": ("problems:envs", "List the games and the problem sets."),
     "problems": ("problems:problems", "Show the first problems of a set, or write them as a file."),
+    "audit": ("audit:audit", "Look for rewards that are not earned, before you train on an environment."),
     "evaluate": ("evaluate:evaluate", "Play every problem n times with a team and print the report."),
     "solve": ("team:solve", "Let a team answer a question whose answer is unknown."),
     "serve": ("team:serve", "Serve a team as one model behind an OpenAI-compatible API."),
     "play": ("team:play_game", "Take a role in the terminal."),
-    "train": ("train:train", "Train a team: one model shared by all roles, one for each, or adapters."),
-    "sample": ("sample:sample", "Act for a learner that trains elsewhere (docs/machines.md)."),
+    "train": ("train:train", "Train a team from a run file, on this machine or through OpenRLHF."),
     "compare": ("runs:compare", "Paired differences between two runs, B minus A, with 95% intervals."),
     "view": ("runs:view", "Write a run as one HTML page that needs no network."),
     "export": ("export:export", "Write a run as a data set for other trainers."),
+    "check-rows": ("check_rows:check_rows", "Check rows to train on, of this or another library."),
     "record": ("record:record", "Serve an OpenAI-compatible API that records each agent's calls."),
     "reward": ("record:reward", "Give the turns of a recorded run their rewards."),
     "grade": ("grade:grade", "Judge stored answers on all cores: one verdict a row."),
@@ -55,24 +56,25 @@ class _Commands(TyperGroup):
 
 
 def _command(name: str) -> Any:
-    """The command of a name, with what every command has: -h, --config, and help from the docstring."""
-    from mars_env.cli.config import config_option
+    """The command of a name, with -h, and help from its docstring."""
     from mars_env.cli.options import HELP
 
     function = import_object(f"mars_env.cli.{_COMMANDS[name][0]}")
     text, _, arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n    ")
-    own = (each.partition(": ") for each in re.split(r"\n    (?=\w)", arguments))
-    meaning = HELP | {argument: " ".join(meant.split()) for argument, _, meant in own}
+    entries = (parameter.partition(": ") for parameter in re.split(r"\n    (?=\w)", arguments))
+    meaning = HELP | {argument: " ".join(meant.split()) for argument, _, meant in entries}
     one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    one.command(name, context_settings=_HELP, help=text)(function)
+    takes_settings = name == "train"
+    one.command(name, context_settings=_SETTINGS if takes_settings else _HELP, help=text)(function)
     command: Any = typer.main.get_command(one)
-    for each in command.params:
-        each.help = meaning[each.name]
-    command.params.append(config_option(takes_more=name in ("train", "sample")))
+    for parameter in command.params:
+        parameter.help = meaning[parameter.name]
     return command
 
 
 _HELP = {"help_option_names": ["-h", "--help"]}
+_SETTINGS: dict[str, Any] = {"help_option_names": [], "ignore_unknown_options": True}
+"""For a command whose arguments are settings, and which prints its own help."""
 
 app = typer.Typer(
     cls=_Commands,
@@ -83,8 +85,8 @@ app = typer.Typer(
 )
 
 
-def _version(shown: bool) -> None:
-    if shown:
+def _version(is_wanted: bool) -> None:
+    if is_wanted:
         from mars_env import __version__
         from mars_env.cli.screen import say
 

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 from rich.table import Table
@@ -11,7 +12,6 @@ from mars_env import __version__, sandbox
 from mars_env.cli.screen import Screen, say
 from mars_env.errors import SandboxError
 from mars_env.sync import run_sync
-from mars_env.trainers.openrlhf.versions import installed
 
 PARTS = {
     "hf": ("models in this process, the local trainer", ("torch", "transformers", "safetensors")),
@@ -38,6 +38,14 @@ APART = ("vllm", "openrlhf")
 """Extras that pin other versions of torch and transformers."""
 
 
+def installed(package: str) -> str | None:
+    """The installed version of a package; None where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
 def doctor() -> None:
     """Say what is installed and what is missing."""
     console = Screen()
@@ -45,12 +53,12 @@ def doctor() -> None:
     table = Table("extra", "for", "packages", "state", title="Optional parts")
     lacking = []
     for extra, (purpose, packages) in PARTS.items():
-        found = {package: installed(package) for package in packages}
-        if None in found.values():
+        numbers = {package: installed(package) for package in packages}
+        if None in numbers.values():
             lacking.append(extra)
         state = "missing" if extra in lacking else Text("ready", style="green")
-        shown = ", ".join(f"{package} {number or '-'}" for package, number in found.items())
-        table.add_row(extra, purpose, shown, state)
+        texts = ", ".join(f"{package} {number or '-'}" for package, number in numbers.items())
+        table.add_row(extra, purpose, texts, state)
     console.print(table)
     if installable := [extra for extra in lacking if extra not in APART]:
         say(f"to add what is missing: pip install 'mars-env[{','.join(installable)}]'")
@@ -69,10 +77,10 @@ def doctor() -> None:
 def _importable() -> str:
     """What programs may import in the best sandbox, with versions."""
     try:
-        found = run_sync(sandbox.importable())
+        numbers = run_sync(sandbox.importable())
     except SandboxError:
         return "nothing, since no sandbox works here"
-    named = ", ".join(f"{name} {number}" for name, number in found.items())
+    named = ", ".join(f"{name} {number}" for name, number in numbers.items())
     return f"the standard library{named and ', '}{named}"
 
 

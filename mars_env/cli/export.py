@@ -16,11 +16,12 @@ from mars_env.cli.screen import say
 from mars_env.cli.stored import stored_game
 from mars_env.cli.streams import STREAM, write_to
 from mars_env.errors import ConfigError
+from mars_env.gate import safe_messages
 from mars_env.lazy import import_object, needs
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.requests import is_messages
 from mars_env.models.scripted import ScriptedModel
-from mars_env.rollout import groups_of, read_run
+from mars_env.rollout import Run, groups_of, read_run
 from mars_env.rollout.exports import (
     PromptOf,
     dpo_rows,
@@ -48,7 +49,6 @@ def export(  # public edge: one parameter is one option of the command
     env_id: options.StoredEnv = None,
     set_: options.Settings = None,
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised",
-    skip_untrainable: bool = False,
 ) -> None:
     """Write a run as a data set for other trainers.
 
@@ -64,39 +64,24 @@ def export(  # public edge: one parameter is one option of the command
         tokenizer: Decode the prompts that were read with this, as strings.
         prompt: my_module:my_prompt, a function of role and observation: text or messages.
         advantage: How samples are compared in their groups.
-        skip_untrainable: Leave samples without token ids or log-probabilities out.
     """
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")
     if str(out) != STREAM and (out.suffix == ".parquet") != (format == "parquet"):
         raise ConfigError(f"--format parquet writes FILE.parquet, and no other does: got {out} for {format}")
-    for option, is_given, formats in (
-        ("--least", least != 1.0, ("sft", "dpo")),
-        ("--tokenizer", tokenizer is not None, ("sft", "dpo")),
-        ("--prompt", prompt is not None, ("sft", "dpo")),
-        ("--advantage", advantage != "group_normalised", ("samples",)),
-        ("--skip-untrainable", skip_untrainable, ("samples",)),
-    ):
-        if is_given and format not in formats:
-            raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")
+    _require_format(format, {"--advantage": advantage != "group_normalised"}, ("samples",))
+    of_prompts = {
+        "--least": least != 1.0,
+        "--tokenizer": tokenizer is not None,
+        "--prompt": prompt is not None,
+    }
+    _require_format(format, of_prompts, ("sft", "dpo"))
     stored = read_run(run)
-    if role and format in ("samples", "parquet"):
-        known = {turn.role for tree in stored.trees for turn in tree.turns}
-        if unknown := sorted({*role} - known):
-            there = f"there are {', '.join(sorted(known))}" if known else "the run has no turns yet"
-            raise ConfigError(f"no turn has the role {unknown[0]!r}; {there}")
+    if format in ("samples", "parquet"):
+        _require_roles(stored, role or [])
     with write_to(out) as target:
         if format == "samples":
-            from mars_env.trainers.config import TrainConfig
-            from mars_env.trainers.sample_files import write_samples
-            from mars_env.trainers.samples import turn_samples
-
-            config = TrainConfig(advantage=advantage, train_roles=tuple(role) if role else None)
-            sampled = turn_samples(groups_of(stored.trees), config, skip=skip_untrainable)
-            number = write_samples(target, sampled)
-            if cut := cut_distribution(stored.manifest["config"]):
-                wrong = "its log-probabilities may be of the cut distribution, and a trainer's ratios wrong"
-                say(f"note: this run was sampled with {cut}: {wrong}", err=True)
+            number = _write_samples(stored, target, advantage, role)
         elif format == "parquet":
             table = (row for row in turn_rows(stored.trees) if not role or row["role"] in role)
             number = write_parquet(table, target)
@@ -104,30 +89,62 @@ def export(  # public edge: one parameter is one option of the command
             game = stored_game(stored, env_id, options.settings(set_))
             prompt_of: PromptOf = partial(_library_prompt, roles_of(game.rules))
             if tokenizer or prompt:
-                prompt_of = _decoded(tokenizer) if tokenizer else _called(prompt or "")
+                prompt_of = _decoded(tokenizer) if tokenizer else _prompt_function(prompt or "")
             rows_of = sft_rows if format == "sft" else dpo_rows
-            turns = prompted(stored.trees, game, prompt_of, role)
-            number = write_jsonl(rows_of(turns, least), target)
+            number = write_jsonl(rows_of(prompted(stored.trees, game, prompt_of, role), least), target)
     say(f"wrote {counted(number, 'row')} to {out}", err=str(out) == STREAM)
 
 
-def cut_distribution(config: Mapping[str, Any]) -> str:
+def _require_format(format: str, is_given: Mapping[str, bool], formats: Sequence[str]) -> None:
+    """Reject options that are given with another format than these."""
+    for option in (option for option, is_set in is_given.items() if is_set and format not in formats):
+        raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")
+
+
+def _require_roles(stored: Run, roles: Sequence[str]) -> None:
+    played = {turn.role for tree in stored.trees for turn in tree.turns}
+    if unknown := sorted({*roles} - played):
+        there = f"there are {', '.join(sorted(played))}" if played else "the run has no turns yet"
+        raise ConfigError(f"no turn has the role {unknown[0]!r}; {there}")
+
+
+def _write_samples(stored: Run, target: Path, advantage: Any, roles: Sequence[str] | None) -> int:
+    """Write what a trainer needs of each completion; returns the number of rows."""
+    from mars_env.trainers.config import TrainConfig
+    from mars_env.trainers.sample_files import write_samples
+    from mars_env.trainers.samples import turn_samples
+    from mars_env.trainers.scorable import require_scorable, scorable_groups
+
+    config = TrainConfig(advantage=advantage, train_roles=tuple(roles) if roles else None)
+    groups, unscorable = scorable_groups(groups_of(stored.trees), config)
+    require_scorable(groups, unscorable, config)
+    number = write_samples(target, turn_samples(groups, config))
+    if unscorable:
+        reasons = ", ".join(f"{reason} {n}" for reason, n in sorted(unscorable.items()))
+        say(f"note: turns that cannot be scored have left their groups ({reasons})", err=True)
+    if cut := cut_distribution(stored.manifest):
+        wrong = "its log-probabilities may be of the cut distribution, and a trainer's ratios wrong"
+        say(f"note: this run was sampled with {cut}: {wrong}", err=True)
+    return number
+
+
+def cut_distribution(manifest: Mapping[str, Any]) -> str:
     """How a stored run's agents cut the distribution that they sampled from; empty if nothing says that."""
-    recorded = json.dumps([config.get("agents"), config.get("identity")])
-    found = {(name, value) for name, value in _CUTS.findall(recorded) if float(value)}
-    return ", ".join(sorted(f"{n}={value}" for n, value in found if n != "top_p" or float(value) < 1))
+    recorded = json.dumps([manifest["must_match"].get("agents"), manifest["may_change"].get("agents")])
+    pairs = {(name, value) for name, value in _CUTS.findall(recorded) if float(value)}
+    return ", ".join(sorted(f"{n}={value}" for n, value in pairs if n != "top_p" or float(value) < 1))
 
 
-def _called(name: str) -> PromptOf:
+def _prompt_function(name: str) -> PromptOf:
     function: Any = import_object(name)
 
     def prompt(turn: Turn, observation: Observation) -> str | list[Message] | None:
-        made = function(turn.role, observation)
-        if made is None or isinstance(made, str):
-            return made
-        if not isinstance(made, Sequence) or not is_messages(made):
-            raise ConfigError(f"{name} gave {type(made).__name__}: return a string, messages or None")
-        return [dict(message) for message in made]
+        answer = function(turn.role, observation)
+        if answer is None or isinstance(answer, str):
+            return answer
+        if not isinstance(answer, Sequence) or not is_messages(answer):
+            raise ConfigError(f"{name} gave {type(answer).__name__}: return a string, messages or None")
+        return [dict(message) for message in answer]
 
     return prompt
 
@@ -141,7 +158,7 @@ def _library_prompt(
     if turn.role not in roles:
         raise ConfigError(f"the role {turn.role!r} has no built-in prompt: give --prompt or --tokenizer")
     agent: Any = as_agent(ScriptedModel([""]), turn.agent, roles=roles)
-    return [dict(message) for message in agent.prompt(observation)]
+    return safe_messages(agent.prompt(observation))
 
 
 def _decoded(name: str) -> PromptOf:

@@ -51,19 +51,19 @@ def grade(  # public edge: one parameter is one option of the command
     if str(out) != STREAM and out.absolute() in (completions.absolute(), Path(problems).absolute()):
         raise ConfigError(f"the verdicts would replace {out}: choose another --out")
     listed = finite_set(as_problem_set(loaded(problems, fields, split) or problems))
-    known = {problem.id: problem for problem in listed}
+    by_id = {problem.id: problem for problem in listed}
     with read_from(completions) as source, write_to(out) as target, progress_bar() as bar:
         task = bar.add_task("grading", total=None)
         verdicts = grade_file(
-            known,
+            by_id,
             source,
             target,
             grader=grader,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     counts = Counter(verdicts)
-    found = ", ".join(f"{counts[v]} {v}" for v in sorted(counts)) or "no completions"
-    Screen(stderr=True).print(f"{found}, written to {out}")
+    summary = ", ".join(f"{counts[v]} {v}" for v in sorted(counts)) or "no completions"
+    Screen(stderr=True).print(f"{summary}, written to {out}")
 
 
 def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:
@@ -72,8 +72,8 @@ def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:
 
     criteria = None if rubric == OWN else Rubric.from_rows(json_of(Path(rubric), "the rubric"))
     model, sampling = (None, None) if judge is None else make_model(judge)
-    given: dict[str, Any] = {} if sampling is None else {"sampling": sampling}
-    return RubricGrader(model, criteria, repeats=repeats, **given)
+    options: dict[str, Any] = {} if sampling is None else {"sampling": sampling}
+    return RubricGrader(model, criteria, repeats=repeats, **options)
 
 
 def validate(problems: str, limit: Limit = None, mutants: int = 6, backend: str = "auto") -> None:
@@ -91,13 +91,15 @@ def validate(problems: str, limit: Limit = None, mutants: int = 6, backend: str 
         raise ConfigError(f"the set {problems!r} is endless: say how many problems, --limit N")
     with progress_bar() as bar:
         task = bar.add_task("validating", total=len(chosen))
-        found = run_sync(_validated(chosen, backend, mutants, lambda done: bar.advance(task)))
-    for validation in found:
+        validations = run_sync(_validated(chosen, backend, mutants, lambda done: bar.advance(task)))
+    for validation in validations:
         if not validation.fit:
             say(f"{validation.problem}: {validation.reason}")
-    unfit = sum(not validation.fit for validation in found)
-    Screen(stderr=True).print(f"{len(found) - unfit} of {len(found)} problems are fit for training")
-    raise typer.Exit(1 if unfit else 0)
+    rejected = sum(not validation.fit for validation in validations)
+    Screen(stderr=True).print(
+        f"{len(validations) - rejected} of {len(validations)} problems are fit for training"
+    )
+    raise typer.Exit(1 if rejected else 0)
 
 
 async def _validated(

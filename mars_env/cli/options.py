@@ -18,6 +18,8 @@ from mars_env.evaluation.costs import checked_prices
 from mars_env.problems import ProblemSet
 
 if TYPE_CHECKING:
+    from mars_env.cli.follow import FollowedRun
+    from mars_env.serving.openenv import OpenEnvServer
     from mars_env.serving.recorder import Recorder
     from mars_env.serving.server import TeamServer
 
@@ -38,7 +40,7 @@ HELP = {
     "fields": "Other names of a file's fields: id=NAME,problem=NAME,answer=NAME; id= numbers the problems.",
     "split": "Split of the set, e.g. train or test; each set has a default.",
     "limit": "Number of problems, from the first.",
-    "set_": "Setting of the rules, name=value, e.g. nodes=8.",
+    "set_": "Setting of the game, name=value, e.g. nodes=8.",
     "seed": "Seed of the run.",
     "turn_timeout": "Seconds that an agent may take for a turn.",
     "reward": "role=my_module:my_reward; repeatable.",
@@ -46,22 +48,20 @@ HELP = {
     "grader": "my_module:my_grader.",
     "out": "Directory of the run; an existing run is resumed.",
     "run": "Directory of a stored run.",
-    "env_id": "The environment whose rules make the prompts, if the run names none.",
-    "kind": "Kind of the questions; by default that of the id's problems, mathematics for bare rules.",
+    "env_id": "The environment whose game makes the prompts, if the run names none.",
+    "kind": "Kind of the questions; by default that of the id's problems, mathematics for a game.",
     "host": "Address to serve on; any but this machine's needs a key.",
     "port": "Port to serve on; 0 for any.",
-    "lora": "Train adapters of this rank on one model, one for each agent or --model.",
     "team": "my_module:my_team, a function of (model) or (model, sampling) that gives agents by role.",
-    "max_tokens": "Limit of one completion: sampling.max_tokens.",
 }
 """What an option means where a command's docstring does not say it."""
 
 
 def progress_bar() -> progress.Progress:
     """A progress bar on standard error, so that standard output stays clean."""
-    shown = (progress.BarColumn, progress.MofNCompleteColumn, progress.TimeElapsedColumn)
+    columns = (progress.BarColumn, progress.MofNCompleteColumn, progress.TimeElapsedColumn)
     name = progress.TextColumn("{task.description}", markup=False)
-    return progress.Progress(name, *(column() for column in shown), console=Screen(stderr=True))
+    return progress.Progress(name, *(column() for column in columns), console=Screen(stderr=True))
 
 
 def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -84,7 +84,7 @@ def read_value(value: str) -> Any:
 
 
 def settings(values: Sequence[str] | None) -> dict[str, Any]:
-    """Settings of rules: ``name=value``, each value read by `read_value`."""
+    """Settings of a game: ``name=value``, each value read by `read_value`."""
     return {name: read_value(value) for name, value in pairs(values, "--set").items()}
 
 
@@ -122,7 +122,10 @@ def finite_set(problems: ProblemSet) -> ProblemSet:
 
 
 async def serve_until_stopped(
-    server: "Recorder | TeamServer", host: str, port: int, hello: Callable[[], str]
+    server: "FollowedRun | OpenEnvServer | Recorder | TeamServer",
+    host: str,
+    port: int,
+    hello: Callable[[], str],
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; what `hello` gives is said once the server is there."""
     stopped = asyncio.Event()

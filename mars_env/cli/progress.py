@@ -1,4 +1,4 @@
-"""What a command shows of a run while it plays: a live view on a terminal, else lines; each fault once."""
+"""What a command shows of a run while it plays: a line of progress, and each kind of fault once."""
 
 import logging
 import re
@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.live import Live
+from rich.text import Text
 
+from mars_env.cli.live import run_view
 from mars_env.cli.screen import Screen
-from mars_env.rollout.monitor import Monitor
+from mars_env.evaluation.costs import money
+from mars_env.evaluation.counters import Counters, Snapshot
 
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -62,26 +65,31 @@ def _kind(text: str) -> str:
 
 
 @contextmanager
-def shown_progress(monitor: Monitor, screen: Screen, *, every: float = EVERY) -> Iterator[None]:
-    """While this is open, the run's metrics, faults and retries are shown; in lines without a terminal."""
+def show_progress(counters: Counters, screen: Screen, *, every: float = EVERY) -> Iterator[None]:
+    """While this is open, the run's progress, faults and retries are shown; in lines without a terminal."""
     library, retries = logging.getLogger("mars_env"), logging.getLogger("mars_env.models.http")
     merged, before = MergedLog(screen), retries.level
     library.addHandler(merged)
     retries.setLevel(logging.INFO)
     over = threading.Event()
 
-    def ready() -> bool:
-        """A run that fails before its first turn, by a wrong setting say, shows no progress."""
-        return monitor.begun or over.is_set()
+    def ready(snapshot: Snapshot) -> bool:
+        """Not in the first seconds: a run that fails at once, by a wrong setting say, shows no progress."""
+        return bool(snapshot.turns or snapshot.seconds >= EVERY or over.is_set())
+
+    def line() -> str:
+        snapshot = counters.snapshot()
+        return progress_line(snapshot) if ready(snapshot) else ""
 
     def view() -> RenderableType:
-        return monitor.__rich__() if ready() else Group()
+        snapshot = counters.snapshot()
+        return run_view(snapshot) if ready(snapshot) else Text("")
 
     try:
         with (
             Live(get_renderable=view, console=screen, refresh_per_second=2)
             if screen.is_terminal
-            else _lines(monitor, screen, every, ready)
+            else _lines(line, screen, every)
         ):
             yield
             over.set()
@@ -92,41 +100,48 @@ def shown_progress(monitor: Monitor, screen: Screen, *, every: float = EVERY) ->
 
 
 @contextmanager
-def _lines(monitor: Monitor, screen: Screen, every: float, ready: Callable[[], bool]) -> Iterator[None]:
+def _lines(line: Callable[[], str], screen: Screen, every: float) -> Iterator[None]:
+    """Print the line every so many seconds, and at the end."""
     ended = threading.Event()
 
-    def show() -> None:
-        if ready():
-            screen.print(_line(monitor), soft_wrap=True)
+    def print_line() -> None:
+        if text := line():
+            screen.print(text, soft_wrap=True)
 
-    def show_often() -> None:
+    def print_often() -> None:
         while not ended.wait(every):
-            show()
+            print_line()
 
-    thread = threading.Thread(target=show_often, name="mars-env-progress", daemon=True)
+    thread = threading.Thread(target=print_often, name="mars-env-progress", daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
-        show()
+        print_line()
 
 
-def _line(monitor: Monitor) -> str:
-    """The metrics of a run as one line.
+def progress_line(snapshot: Snapshot) -> str:
+    """What a run has done so far, as one line.
 
     Example:
-        >>> _line(Monitor(total=4)).startswith("0/4 episodes, 0.0 turns/s, 0 tokens/s, ")
-        True
+        >>> progress_line(Counters(total=4, clock=lambda: 0.0).snapshot())
+        '0/4 episodes, 0.0 turns/s, 0 tokens/s, 0 s'
     """
-    figures = monitor.figures()
-    done, total = figures["trees/finished"], figures.get("trees/total")
-    parts = [f"{done:,.0f}/{total:,.0f} episodes" if total is not None else f"{done:,.0f} episodes"]
-    parts += [f"{figures['turns/per_second']:,.1f} turns/s", f"{figures['tokens/per_second']:,.0f} tokens/s"]
-    parts += [f"{figures['turns/in_flight']:,.0f} in flight", f"{figures['seconds/elapsed']:,.0f} s"]
-    if figures.get("seconds/left"):
-        parts.append(f"about {figures['seconds/left']:,.0f} s left")
-    if figures["trees/faulty"]:
-        parts.append(f"{figures['trees/faulty']:,.0f} discarded")
-    return ", ".join(parts)
+    of_total = "" if snapshot.total is None else f"/{snapshot.total:,}"
+    items = [f"{snapshot.episodes:,}{of_total} episodes"]
+    if snapshot.accuracy is not None:
+        low, high = snapshot.accuracy.interval
+        items.append(f"{snapshot.accuracy.value:.1%} right ({low:.1%} to {high:.1%})")
+    items += [f"{snapshot.turns_per_second:,.1f} turns/s", f"{snapshot.tokens_per_second:,.0f} tokens/s"]
+    items.append(f"{snapshot.seconds:,.0f} s")
+    if snapshot.seconds_left:
+        items.append(f"about {snapshot.seconds_left:,.0f} s left")
+    if snapshot.cost is not None:
+        items.append(f"cost {money(snapshot.cost)}")
+    if snapshot.faults:
+        items.append(f"{sum(snapshot.faults.values()):,} discarded")
+    if snapshot.unknown:
+        items.append(f"{sum(snapshot.unknown.values()):,} grades UNKNOWN")
+    return ", ".join(items)

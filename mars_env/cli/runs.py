@@ -1,22 +1,23 @@
 """`mars-env compare` and `mars-env view`: reading stored runs."""
 
+import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from mars_env import api
-from mars_env.agents.asked import MADE_AGAIN, prompts_of
 from mars_env.cli import options
+from mars_env.cli.follow import FollowedRun
 from mars_env.cli.screen import Screen, say, say_json
-from mars_env.cli.stored import stored_game, stored_report
+from mars_env.cli.stored import stored_report
 from mars_env.cli.streams import STREAM, write_to
 from mars_env.errors import ConfigError
 from mars_env.rollout import Run, groups_of, read_run
-from mars_env.viewer import Display, write_page
+from mars_env.viewer import Display, render_page, write_page
 from mars_env.viewer.page import plain_note
-from mars_env.viewer.turns import Prompts
 
 
 def compare(
@@ -35,48 +36,60 @@ def compare(
     """
     if json_output and latex:
         raise ConfigError("--json and --latex are two forms of one comparison: give one of them")
-    found = api.compare(run_a, run_b)
+    comparison = api.compare(run_a, run_b)
     if json_output:
-        say_json(found.json_text())
+        say_json(comparison.json_text())
     elif latex:
-        say(found.latex().rstrip())
+        say(comparison.latex().rstrip())
     else:
-        Screen().print(found)
+        Screen().print(comparison)
 
 
 def view(
     run: Path,
     out: Path | None = None,
-    env_id: options.StoredEnv = None,
-    set_: options.Settings = None,
     advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] | None = None,
+    following: Annotated[bool, typer.Option("--follow")] = False,
+    port: int = 0,
 ) -> None:
     """Write a run as one HTML page that needs no network.
 
     Args:
         out: Where to write the page; - is standard output.
         advantage: Show each turn's advantage by this estimator.
+        following: Serve the page on this machine, and refresh it as episodes are finished.
+        port: Of --follow; 0 is a free one.
     """
+    if following:
+        if out is not None:
+            raise ConfigError("--follow serves the page, and writes no file: leave out --out")
+        read_run(run)  # an error, if there is none
+        asyncio.run(_follow(run, advantage, port))
+        return
     page, stored = out or run / "report.html", read_run(run)
-    prompts = _prompts(stored, env_id, options.settings(set_))
-    display = Display(prompts, _advantages(stored, advantage) if advantage else {})
-    about: dict[str, Any] = {"title": run.resolve().name, "report": stored_report(run, stored)}
     with write_to(page) as target:
-        write_page(target, stored.trees, **about, notes=[MADE_AGAIN] if prompts else [], display=display)
+        write_page(target, stored.trees, **_options(run, stored, advantage))
     for note in plain_note():
         say(f"mars-env: {note}", err=True)
     say(f"wrote {page}", err=str(page) == STREAM)
 
 
-def _prompts(stored: Run, env_id: str | None, given: Mapping[str, Any]) -> Prompts | None:
-    """The prompts of a stored run, made again; None, and a message, if its game is not known."""
-    try:
-        return prompts_of(stored_game(stored, env_id, given))
-    except ConfigError as error:
-        if env_id is not None:
-            raise
-        Screen(stderr=True).print(f"mars-env: the page shows no prompts: {error}")
-        return None
+async def _follow(run: Path, advantage: str | None, port: int) -> None:
+    def hello() -> str:
+        return f"{followed.url} shows {run}, and refreshes as episodes are finished"
+
+    followed = FollowedRun(run, partial(_page, run, advantage))
+    await options.serve_until_stopped(followed, "127.0.0.1", port, hello)
+
+
+def _page(run: Path, advantage: str | None, version: str) -> str:
+    stored = read_run(run)
+    return render_page(stored.trees, **_options(run, stored, advantage), version=version)
+
+
+def _options(run: Path, stored: Run, advantage: str | None) -> dict[str, Any]:
+    display = Display(_advantages(stored, advantage) if advantage else {})
+    return {"title": run.resolve().name, "report": stored_report(run, stored), "display": display}
 
 
 def _advantages(stored: Run, estimator: str) -> Mapping[tuple[str, str], float]:

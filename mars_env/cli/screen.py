@@ -24,8 +24,8 @@ class Screen(Console):
 
     def render_str(self, text: str, *, style: Any = "", **options: Any) -> Text:
         """The text as it is."""
-        kept = {name: options[name] for name in ("justify", "overflow") if options.get(name) is not None}
-        return Text(visible(text), style=style, **kept)
+        layout = {name: options[name] for name in ("justify", "overflow") if options.get(name) is not None}
+        return Text(visible(text), style=style, **layout)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """What is shown, piece by piece; only the console's own control codes stay codes."""

@@ -15,7 +15,7 @@ from mars_env.api import make_env
 from mars_env.cli import options
 from mars_env.cli.screen import say, say_json
 from mars_env.cli.streams import STREAM, json_of, text_of
-from mars_env.envs import MarsEnv, spec
+from mars_env.envs import EnvSpec, MarsEnv, spec
 from mars_env.envs.game import Game
 from mars_env.errors import ConfigError
 from mars_env.models.secrets import client_keys
@@ -24,6 +24,7 @@ from mars_env.rollout.engine import at_most
 from mars_env.seeds import derive_seed
 from mars_env.serving.answering import SOLVE_VERIFY_CORRECT, Answerer
 from mars_env.serving.answering import solve as solve_question
+from mars_env.serving.openenv import OpenEnvServer
 from mars_env.serving.server import TeamServer
 from mars_env.serving.solution import progress
 from mars_env.text import shown
@@ -81,7 +82,7 @@ def solve(  # public edge: one parameter is one option of the command
 
     Args:
         question: The question; - reads it from standard input.
-        env: The game: rules such as tree-search, or an environment's id.
+        env: The game, such as tree-search or my_module:my_game, or an environment's id.
         tests: Public tests of a program, JSON: [{"input": ..., "output": ...}], or asserts.
         json_output: The answer as JSON.
     """
@@ -106,8 +107,11 @@ def solve(  # public edge: one parameter is one option of the command
 
 def serve(  # public edge: one parameter is one option of the command
     env_id: str,
-    agents: options.Required,
+    agents: str | None = None,
     tools: str | None = None,
+    protocol: Literal["openai", "openenv"] = "openai",
+    role: str | None = None,
+    problems: str | None = None,
     port: int = 8200,
     host: str = "127.0.0.1",
     name: str = "",
@@ -120,12 +124,16 @@ def serve(  # public edge: one parameter is one option of the command
     out: Path | None = None,
     set_: options.Settings = None,
 ) -> None:
-    """Serve a team as one model behind an OpenAI-compatible API.
+    """Serve a team as one model, or a place in a game as an environment to learn in.
 
     The team may be a search: docs/how-to/serve-a-team.md.
 
     Args:
-        env_id: E.g. aime-solve-verify-correct, programs-tree-search, or bare rules.
+        env_id: E.g. aime-solve-verify-correct, programs-tree-search, or a game.
+        agents: The team; with --protocol openenv, who plays the other places.
+        protocol: openai: an OpenAI-compatible API; openenv: an environment for clients of OpenEnv.
+        role: The place that a client of OpenEnv plays, e.g. solver_0; by default the first.
+        problems: Other problems for clients of OpenEnv: a set's name or a file.
         name: The model's name for clients; by default the id.
         api_key_env: Environment variable with the clients' keys, separated by commas.
         concurrency: Answers played at the same time.
@@ -133,6 +141,15 @@ def serve(  # public edge: one parameter is one option of the command
         seed: Seed of requests that have none.
         out: Store all turns here; what a kill cuts off is continued.
     """
+    if protocol == "openenv":
+        env_spec = spec(env_id, **options.settings(set_))
+        environment = _openenv_server(env_spec, problems, role, agents, api_key_env)
+        asyncio.run(
+            options.serve_until_stopped(environment, host, port, lambda: f"serving at {environment.url}")
+        )
+        return
+    if agents is None:
+        raise ConfigError("say who plays: --agents SPEC (docs/agents.md)")
     agents = with_tools(agents, tools)
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **options.settings(set_))
     how: dict[str, Any] = {"concurrency": concurrency, "waiting": waiting, "seed": seed, "out": out}
@@ -140,10 +157,25 @@ def serve(  # public edge: one parameter is one option of the command
     asyncio.run(_serve(server, host, port))
 
 
+def _openenv_server(
+    env_spec: EnvSpec, problems: str | None, role: str | None, agents: str | None, api_key_env: str | None
+) -> OpenEnvServer:
+    from mars_env.agents.registry import make_agents, roles_of
+
+    env = make_env(env_spec, problems)
+    learner = role or env.possible_agents[0]
+    others = [name for name in env.possible_agents if name != learner]
+    if others and agents is None:
+        raise ConfigError(f"say who plays {', '.join(others)}: --agents SPEC")
+    partners = make_agents(agents, others, roles=roles_of(env.game.rules)) if agents and others else {}
+    keys = tuple(client_keys(api_key_env))
+    return OpenEnvServer(lambda: make_env(env_spec, problems), learner, partners, keys)
+
+
 async def _serve(server: TeamServer, host: str, port: int) -> None:
     await options.serve_until_stopped(server, host, port, lambda: f"serving {server.name} at {server.url}")
-    figures = server.monitor.figures()
-    say(f"served: {figures['trees/finished']:,.0f} answers, {figures['turns/finished']:,.0f} turns")
+    snapshot = server.counters.snapshot()
+    say(f"served: {snapshot.episodes:,} answers, {snapshot.turns:,} turns")
 
 
 def play_game(
@@ -167,12 +199,12 @@ def play_game(
         problem: Id of the problem; by default the seed's.
         seed: Seed of the game.
     """
-    made = make_env(spec(env_id, **options.settings(set_)), problems)
-    made.reset(seed=seed, options={"problem": problem} if problem else None)
-    team = _with_person(made, role or [], agents)
+    env = make_env(spec(env_id, **options.settings(set_)), problems)
+    env.reset(seed=seed, options={"problem": problem} if problem else None)
+    team = _with_person(env, role or [], agents)
     say(f"You play {', '.join(name for name, agent in team.items() if isinstance(agent, Person))}.")
     try:
-        tree = _played(made.game, team, Job(made.problem), seed)
+        tree = _played(env.game, team, Job(env.problem), seed)
     except _Stopped as stopped:
         say("\nYou stopped; nothing was stored.")
         raise typer.Exit(1) from stopped
@@ -197,8 +229,8 @@ def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str
     from mars_env.agents.registry import make_agents, roles_of
 
     names = list(env.possible_agents)
-    known = {*names, *map(role_of, names)}
-    if unknown := next((role for role in roles if role not in known), None):
+    all_names = {*names, *map(role_of, names)}
+    if unknown := next((role for role in roles if role not in all_names), None):
         raise ConfigError(f"there is no role {shown(unknown)}; the agents are {', '.join(names)}")
     mine = [name for name in names if not roles or name in roles or role_of(name) in roles]
     others = [name for name in names if name not in mine]
@@ -207,9 +239,11 @@ def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str
     if not others and agents is not None:
         raise ConfigError("you play all roles: say which one is yours, --role ROLE, or leave out --agents")
     person = Person()
-    own = roles_of(env.game.rules)
-    made: Mapping[str, Agent] = make_agents(agents, others, roles=own) if agents is not None else {}
-    return {name: made.get(name, person) for name in names}
+    default_roles = roles_of(env.game.rules)
+    agents_by_name: Mapping[str, Agent] = (
+        make_agents(agents, others, roles=default_roles) if agents is not None else {}
+    )
+    return {name: agents_by_name.get(name, person) for name in names}
 
 
 def _show_all(turns: Iterable[Turn]) -> None:

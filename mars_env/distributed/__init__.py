@@ -1,7 +1,7 @@
-"""Rollouts on several machines: workers, graders and engines on Ray, driven by one process."""
+"""Rollouts on several machines: processes on Ray that act and grade for the process that plays."""
 
-from mars_env.distributed.dispatch import CannotStart
+from mars_env.distributed.cluster import CannotStart
 from mars_env.distributed.fleet import Fleet
-from mars_env.distributed.settings import Place, Placement, as_placement
+from mars_env.distributed.settings import Place, Placement, RaySamplers, as_placement
 
-__all__ = ["CannotStart", "Fleet", "Place", "Placement", "as_placement"]
+__all__ = ["CannotStart", "Fleet", "Place", "Placement", "RaySamplers", "as_placement"]

@@ -1,22 +1,23 @@
 """Which processes run where on a cluster, and how long each step may take."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from mars_env.errors import ConfigError, explained
 
 
-class Place(BaseModel, frozen=True, extra="forbid"):
+class Place(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     """Processes of one kind, and what each needs of its machine."""
 
-    count: NonNegativeInt
+    count: PositiveInt
     """How many."""
     cpus: NonNegativeFloat = 1.0
+    """CPUs of each."""
     gpus: NonNegativeFloat = 0.0
+    """GPUs of each."""
     resources: Mapping[str, PositiveFloat] = {}
     """Resources that the cluster defines, by name: ``ray start --resources '{"sandbox": 1}'``."""
     labels: Mapping[str, str] = {}
@@ -30,24 +31,12 @@ class Place(BaseModel, frozen=True, extra="forbid"):
         return ", ".join(parts) or "nothing"
 
 
-class Placement(BaseModel, frozen=True, extra="forbid"):
-    """Where the processes of a run on Ray are, and how long each step may take.
+class RaySettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """A Ray cluster, and how long its processes may take."""
 
-    The driver, which assigns the work and writes the store, is the process that makes the fleet.
-    """
-
-    workers: Place = Place(count=2)
-    """They play trees: rules, agents, rewards and, without graders, sandboxes."""
-    graders: Place = Place(count=0)
-    """They grade, each in its own sandbox. Without graders each worker grades what it plays."""
-    engines: Place = Place(count=0)
-    """They run the agents and their models, each the whole team: use them for ``vllm:`` and ``hf:`` models.
-    Without engines each worker has its own team, which is right for models on servers."""
     address: str | None = None
     """Of a running cluster. Default: the environment's RAY_ADDRESS; without that, a Ray is started on this
-    machine."""
-    local_cpus: PositiveInt | None = None
-    """CPUs of a Ray that is started on this machine; by default as many as the processes ask for."""
+    machine, with as many CPUs as the processes ask for."""
     runtime_env: Mapping[str, Any] = {}
     """Ray's runtime environment of all processes: ``working_dir``, ``pip``, ``env_vars`` ..."""
     wait_seconds: PositiveFloat = 120.0
@@ -55,14 +44,32 @@ class Placement(BaseModel, frozen=True, extra="forbid"):
     load_seconds: PositiveFloat = 1800.0
     """How long it may then take to load its models."""
     silence_seconds: PositiveFloat = 300.0
-    """A worker that does not answer for this long is killed and replaced."""
-    attempts: PositiveInt = Field(default=3, ge=2)
-    """A tree whose worker is lost this many times is discarded. Its last attempt is played alone."""
+    """A process that does not answer for this long is killed and replaced."""
 
-    @property
-    def cpus(self) -> int:
-        """CPUs that all processes together ask for."""
-        return max(1, math.ceil(sum(p.count * p.cpus for p in (self.workers, self.graders, self.engines))))
+
+class Placement(RaySettings, frozen=True):
+    """Where the processes of an evaluation are.
+
+    The driver, which plays the trees and writes the store, is the process that makes the fleet.
+    """
+
+    workers: Place = Place(count=2)
+    """They act, each with a whole team. They also grade, each in a sandbox of its own, unless graders do."""
+    graders: Place | None = None
+    """They grade instead of the workers, each in a sandbox of its own."""
+
+
+class RaySamplers(Place, RaySettings, frozen=True):
+    """Processes on Ray in which the agents of a training act, each with the whole team."""
+
+    count: PositiveInt = 2
+    """How many."""
+    concurrency: PositiveInt = 64
+    """Acts under way for each sampler, on average. Further acts wait for whichever sampler ends one first, so
+    fast samplers do more than slow ones."""
+    refresh: Literal["newest", "demanded"] = "newest"
+    """``"newest"``: samplers use new weights as soon as there are any. ``"demanded"``: each act is sampled by
+    the oldest weights that may act on it, so a run repeats whatever the timing."""
 
 
 def as_placement(workers: str | int | Placement, address: str | None = None) -> Placement:
@@ -80,17 +87,16 @@ def as_placement(workers: str | int | Placement, address: str | None = None) -> 
         >>> as_placement("ray:4").workers.count, as_placement("ray:4", "10.0.0.1:6379").address
         (4, '10.0.0.1:6379')
     """
-    found = workers if isinstance(workers, Placement) else _read_placement(str(workers))
-    if found.workers.count < 1:
-        raise ConfigError("a run on Ray needs at least one worker")
-    return found if address is None else found.model_copy(update={"address": address})
+    placement = workers if isinstance(workers, Placement) else _parse_placement(str(workers))
+    return placement if address is None else placement.model_copy(update={"address": address})
 
 
-def _read_placement(given: str) -> Placement:
-    path = given.removeprefix("ray:")
-    if path.isascii() and path.isdigit():
-        return Placement(workers=Place(count=int(path)))
-    if path in ("", given):
-        raise ConfigError(f"workers are given as ray:COUNT or ray:FILE.json, got {given!r}")
+def _parse_placement(text: str) -> Placement:
+    path = text.removeprefix("ray:")
+    is_count = path.isascii() and path.isdigit()
+    if path in ("", text) and not is_count:
+        raise ConfigError(f"workers are given as ray:COUNT or ray:FILE.json, got {text!r}")
     with explained(ConfigError, f"the placement {path} cannot be used", OSError, ValueError):
+        if is_count:
+            return Placement(workers=Place(count=int(path)))
         return Placement.model_validate_json(Path(path).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The one PettingZoo shell: `MarsEnv` plays any rules as an agent-environment cycle."""
+"""The one PettingZoo shell: `MarsEnv` plays any game as an agent-environment cycle."""
 
 import sys
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from mars_env.envs.growers import Expansion, Grower, TreeNode
 from mars_env.envs.play import Act, conclude, play_turn
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.spaces import UnicodeText
-from mars_env.envs.visibility import shown_info
+from mars_env.envs.visibility import visible_info
 from mars_env.errors import ConfigError, explained
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
@@ -72,8 +72,10 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         self.game, self.problems, self.render_mode = game, problems, render_mode
         self.metadata = {**self.metadata, "name": name}
         self.possible_agents = list(game.rules.possible_agents)
-        fields = {agent: dict(game.rules.fields(agent)) for agent in self.possible_agents}
-        self.observation_spaces = {agent: gymnasium.spaces.Dict(each) for agent, each in fields.items()}
+        rules = game.rules
+        self.observation_spaces = {
+            agent: gymnasium.spaces.Dict(dict(rules.fields(agent))) for agent in self.possible_agents
+        }
         self.action_spaces = {agent: UnicodeText() for agent in self.possible_agents}
         self._rng = np.random.default_rng()
         self._episode = -1
@@ -128,6 +130,13 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         self._skip_agent_selection = None
         self._next()
 
+    def last(self, observe: bool = True) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """What the agent whose turn it is sees and has earned; a `ConfigError` once the episode is over."""
+        if not self.agents:
+            raise ConfigError("the episode is over: call reset() to start another")
+        result: tuple[Any, float, bool, bool, dict[str, Any]] = super().last(observe)
+        return result
+
     def observe(self, agent: str) -> dict[str, Any]:
         """What the agent sees now; the reference is never in it."""
         return dict(self.game.rules.observe(self._order.parent.state, self._known(agent)))
@@ -145,7 +154,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             raise ConfigError(f"the action of {agent} must be a string or an Action, got {kind}")
         acted = action if isinstance(action, Action) else Action(action)
         with explained(ConfigError, f"the action of {agent} cannot be played", ValueError):
-            valid_action(acted)
+            acted = valid_action(acted)
         self._clear_rewards()
         self._cumulative_rewards[agent] = 0.0
 
@@ -155,7 +164,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         self.tree = replace(self.tree, turns=(*self.tree.turns, turn))
         self._grower.tell(self._order, [node])
         self.rewards[agent] = 0.0 if turn.reward is None else turn.reward
-        self.infos[agent] = {"problem_id": self.problem.id, "turn_id": turn.id, **shown_info(turn)}
+        self.infos[agent] = {"problem_id": self.problem.id, "turn_id": turn.id, **visible_info(turn)}
         if turn.grade is not None:
             self.infos[agent]["grade"] = turn.grade.verdict.value
             if turn.grade.verdict is Verdict.UNKNOWN:
@@ -182,20 +191,20 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
     def close(self) -> None:
         """Nothing to release: graders and their workers belong to the game, not to one environment."""
 
-    def _pick(self, wanted: str | Problem | None) -> Problem:
-        if wanted is None:
+    def _pick(self, choice: str | Problem | None) -> Problem:
+        if choice is None:
             return self.problems[int(self._rng.integers(len(self.problems)))]
-        if isinstance(wanted, Problem):
-            if self.game.needs_reference and wanted.kind != (kind := self.problems[0].kind):
-                given = f"{shown(wanted.id)} is one of {wanted.kind}: make another environment for it"
-                raise ConfigError(f"this environment grades problems of {kind}, and {given}")
-            return wanted
-        if not isinstance(wanted, str):
-            raise ConfigError(f"options['problem'] is an id or a Problem, not {shown(wanted)}")
+        if isinstance(choice, Problem):
+            if self.game.needs_reference and choice.kind != (kind := self.problems[0].kind):
+                mismatch = f"{shown(choice.id)} is one of {choice.kind}: make another environment for it"
+                raise ConfigError(f"this environment grades problems of {kind}, and {mismatch}")
+            return choice
+        if not isinstance(choice, str):
+            raise ConfigError(f"options['problem'] is an id or a Problem, not {shown(choice)}")
         try:
-            return self.problems.by_id(wanted)
+            return self.problems.by_id(choice)
         except KeyError:
-            raise ConfigError(f"the set {self.problems.name!r} has no problem {shown(wanted)}") from None
+            raise ConfigError(f"the set {self.problems.name!r} has no problem {shown(choice)}") from None
 
     def _next(self, last: TreeNode | None = None) -> None:
         """Ask whose turn it is; end the episode if there is no next turn."""

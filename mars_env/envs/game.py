@@ -2,25 +2,24 @@
 
 import asyncio
 import inspect
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from mars_env.checks import finite
+from mars_env.envs.game_function import validate_rewards, validate_roles
 from mars_env.envs.growers import Linear, MakeGrower
-from mars_env.envs.registry import refuse_unknown, rules_spec
+from mars_env.envs.registry import find_game
 from mars_env.envs.rewards import PAPER_REWARDS, REWARD_FAULTS, checked_team_rewards, outcome, with_reward
-from mars_env.envs.rules import PosesProblems, Rules, unfit_rules
+from mars_env.envs.rules import Rules, State
 from mars_env.envs.selection import Choice, candidates
-from mars_env.envs.specs import EnvSpec, RulesSpec, refuse_misfits
-from mars_env.envs.visibility import Visibility, has_reference, shown_problem, shown_turns
+from mars_env.envs.specs import EnvSpec
+from mars_env.envs.visibility import Visibility, has_reference, visible_problem, visible_turns
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.lazy import import_object, imported
-from mars_env.sync import awaitable, only_own_cancellation
-from mars_env.text import choices, raised, shown, suggestion, validation_message
+from mars_env.sync import call_async, only_own_cancellation
+from mars_env.text import raised, shown
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
 
@@ -42,7 +41,7 @@ class Game:
             without one is played, but nothing in it is graded.
     """
 
-    rules: Rules[Any]
+    rules: Rules
     grader: Grader
     rewards: Mapping[str, Reward] = field(default_factory=lambda: dict(PAPER_REWARDS))
     team_reward: TeamReward | None = None
@@ -56,53 +55,41 @@ class Game:
         limit: Any = self.turn_timeout
         if limit is not None and (type(limit) not in (int, float) or not limit > 0):
             raise ConfigError(f"turn_timeout must be more than 0 seconds, got {shown(limit)}")
-        refuse_misfits(self.rewards, self.team_reward)
-        if self.visibility is not None and not hasattr(self.rules, "with_feedback"):
-            raise ConfigError(f"visibility= needs a method with_feedback() of {type(self.rules).__name__}")
+        validate_rewards(self.rewards, self.team_reward)
 
     def can_grade(self, problem: Problem) -> bool:
         """Whether turns on this problem can be graded: it has a reference, or the grader needs none."""
         return has_reference(problem) or not self.needs_reference
 
-    def posed(self, problem: Problem, state: Any) -> Problem:
-        """What turns are graded on: the problem that the agents made, where rules have them make one."""
-        return self.rules.posed(state) if isinstance(self.rules, PosesProblems) else problem
-
-    async def grade(self, problem: Problem, state: Any, action: Action) -> Grade | None:
+    async def grade(self, state: State, action: Action) -> Grade | None:
         """The grade of an action on a state; None where the rules submit nothing, or nothing can be graded.
 
         It is UNKNOWN where the grader raises or does not answer, or the set-up cut the action off.
         """
-        text = self._submitted(state, action)
-        problem = self.posed(problem, state)
+        text = self.rules.submission(state, action)
+        problem = self.rules.posed(state)
         if text is None or not self.can_grade(problem):
             return None
         return await self._judged(self.grader, problem, action, text)
 
-    async def grades(self, problem: Problem, state: Any, action: Action) -> tuple[Grade | None, Grade | None]:
+    async def grades(self, state: State, action: Action) -> tuple[Grade | None, Grade | None]:
         """The grade of an action, and its search grade (see `mars_env.envs.visibility`)."""
-        text = self._submitted(state, action)
+        text = self.rules.submission(state, action)
         if text is None:
             return None, None
         if self.visibility is None or self.visibility.grader is None:
-            grade = await self.grade(problem, state, action)
+            grade = await self.grade(state, action)
             return grade, None if self.visibility is None else grade
-        known = shown_problem(self.posed(problem, state), action.truncated)
-        search_grade = self._judged(self.visibility.grader, known, action, text)
-        return await asyncio.gather(self.grade(problem, state, action), search_grade)
-
-    def _submitted(self, state: Any, action: Action) -> str | None:
-        text: Any = self.rules.submission(state, action)
-        if text is not None and not isinstance(text, str):
-            raise ConfigError(f"submission() of the rules gives a string or None, not {shown(text)}")
-        return text
+        visible = visible_problem(self.rules.posed(state), action.truncated)
+        search_grade = self._judged(self.visibility.grader, visible, action, text)
+        return await asyncio.gather(self.grade(state, action), search_grade)
 
     async def choose(self, problem: Problem, turns: Sequence[Turn], first: str | None, seed: int) -> Choice:
         """The final choice: the selection's among a search's best nodes, else what the grower proposes."""
         if self.visibility is None or self.visibility.selection is None or first is None:
             return Choice(first)
-        shown = shown_turns(candidates(turns))
-        return await self.visibility.selection.choose(shown_problem(problem), shown, seed)
+        turns = visible_turns(candidates(turns))
+        return await self.visibility.selection.choose(visible_problem(problem), turns, seed)
 
     async def rewarded(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> Turn:
         """The turn with its step reward, given the turns that led to it.
@@ -149,13 +136,12 @@ class Game:
             return Grade.unknown(action.interrupted)
         try:
             with only_own_cancellation():
-                asked = grader.grade(problem, text)  # a user's may return anything, too
-                given = await self._answer(awaitable(asked, f"{type(grader).__name__}.grade()"))
+                grade = await self._answer(call_async(grader.grade, problem, text))
         except Exception as error:  # a user's grader may raise anything; it must not end the run
             return Grade.unknown(f"the grader raised {raised(error)}")
-        if not isinstance(given, Grade):
-            return Grade.unknown(f"the grader returned {type(given).__name__} where a Grade was asked for")
-        return given
+        if not isinstance(grade, Grade):
+            return Grade.unknown(f"the grader returned {type(grade).__name__} where a Grade was asked for")
+        return grade
 
     async def _answer(self, value: Any) -> Any:
         """What a user's function gives, sync or async; a limit holds for what is awaited."""
@@ -175,77 +161,47 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
     """The game of a spec, with all its parts made. The problems' kind chooses the grader.
 
     Raises:
-        ConfigError: The settings do not fit the rules, or a reward names a role that does not exist.
+        ConfigError: The settings do not fit the game, or a reward names a role that does not exist.
 
     Example:
         >>> from mars_env.envs.registry import spec
-        >>> make_game(spec("aime-solve-verify-correct", rounds=1)).rules.schedule.rounds
+        >>> make_game(spec("aime-solve-verify-correct", rounds=1)).rules.settings.rounds
         1
     """
     if env_spec.module:
         imported(env_spec.module, env_spec.id)
-    found = rules_spec(env_spec.rules)
-    rules = _rules(env_spec, found, kind)
-    refuse_misfits(env_spec.rewards)
-    roles = {role_of(agent) for agent in rules.possible_agents}
-    if unknown := _unknown_roles(env_spec.rewards, found, roles):
-        there = f"the roles of {env_spec.rules!r} are {choices(unknown[0], sorted(roles))}"
-        raise ConfigError(f"rewards are given for {', '.join(unknown)}, but {there}")
-    rewards = {**found.rewards, **env_spec.rewards}
-    grower = _part(env_spec.grower or found.grower)
+    chosen = find_game(env_spec.game)
+    options, rules = chosen.options, chosen.rules(env_spec.settings, kind)
+    validate_rewards(env_spec.rewards, None)
+    validate_roles(chosen.name, env_spec.rewards, rules.possible_agents)
+    rewards = {**options.rewards, **env_spec.rewards}
+    grower = _part(env_spec.grower or options.grower)
     if grower is not None and not callable(grower):
         raise ConfigError(f"a grower is a function of rules, problem, tree and seed, not {shown(grower)}")
-    grader = as_grader(found.grader if env_spec.grader is None else env_spec.grader)
+    grader = as_grader(options.grader if env_spec.grader is None else env_spec.grader)
     return Game(
         rules=rules,
         grader=grader_for(kind) if grader is None else grader,
         rewards={role: _part(reward) for role, reward in rewards.items()},
-        team_reward=_part(found.team_reward if env_spec.team_reward is None else env_spec.team_reward),
+        team_reward=_part(options.team_reward if env_spec.team_reward is None else env_spec.team_reward),
         grower=grower or Linear,
-        visibility=found.visibility(rules, kind) if found.visibility else None,
+        visibility=options.visibility(rules.settings, kind) if options.visibility else None,
         turn_timeout=env_spec.turn_timeout,
         needs_reference=grader is None,
     )
 
 
-def _rules(env_spec: EnvSpec, found: RulesSpec, kind: str) -> Rules[Any]:
-    """The rules with their settings; parts that settings name are made first."""
-    refuse_unknown(env_spec.rules, env_spec.settings)
-    named = {name: value for name, value in env_spec.settings.items() if name in found.parts}
-    made = {name: _part(found.parts[name])(value) for name, value in named.items() if value is not None}
-    try:
-        rules = found.rules({**env_spec.settings, **made}, kind)
-    except ValidationError as error:
-        why = validation_message(error, sorted(found.parameters))
-        raise ConfigError(f"these settings do not fit the rules {env_spec.rules!r}: {why}") from error
-    except TypeError as error:
-        raise ConfigError(f"the settings do not fit the rules {env_spec.rules!r}: {raised(error)}") from error
-    if why := unfit_rules(rules):
-        raise ConfigError(f"what is registered as {env_spec.rules!r} makes none: {why}")
-    return rules
-
-
-def _unknown_roles(given: Mapping[str, Any], found: RulesSpec, roles: Set[str]) -> list[str]:
-    """Roles that a spec or the rules reward, and that no agent has.
-
-    Where settings choose the roles, the rules' own rewards count only if close to a role without one.
-    """
-    declared = set() if found.rewards is PAPER_REWARDS else {*found.rewards}
-    if found.parameters or found.open_ended:
-        unrewarded = roles - declared - given.keys()
-        declared = {role for role in declared if suggestion(role, unrewarded)}
-    return sorted((declared | given.keys()) - roles)
-
-
 def as_grader(value: Any) -> Grader | None:
     """A grader from itself, its class, or the name of either."""
-    found = _part(value)
-    grader = found() if isinstance(found, type) else found
+    grader_or_class = _part(value)
+    grader = grader_or_class() if isinstance(grader_or_class, type) else grader_or_class
     if grader is not None and not isinstance(grader, Grader):
-        raise ConfigError(f"a grader has a method `async grade(problem, text)`, and {shown(grader)} has none")
+        raise ConfigError(
+            f"a grader has a method `grade(problem, text)`, async or not, and {shown(grader)} has none"
+        )
     return grader
 
 
-def _part(part: Any) -> Any:
+def _part(value: Any) -> Any:
     """A part of a game, or the object that its name stands for."""
-    return import_object(part) if isinstance(part, str) else part
+    return import_object(value) if isinstance(value, str) else value

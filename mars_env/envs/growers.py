@@ -15,10 +15,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from pydantic import BaseModel, PositiveInt
 
-from mars_env.envs.rules import Rules
+from mars_env.envs.rules import Rules, State
 from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
-from mars_env.text import shown
 from mars_env.types import Problem, Turn, role_of
 
 
@@ -27,7 +26,7 @@ class TreeNode:
     """A turn, the state after it, and the turns from the root to it, both included; the root has no turn."""
 
     turn: Turn | None
-    state: Any
+    state: State
     path: tuple[Turn, ...] = ()
 
     @property
@@ -35,7 +34,7 @@ class TreeNode:
         """The turn's id; empty for the root."""
         return self.turn.id if self.turn else ""
 
-    def child(self, turn: Turn, state: Any) -> "TreeNode":
+    def child(self, turn: Turn, state: State) -> "TreeNode":
         """The node of a turn on this one, with the state after it."""
         return TreeNode(turn, state, (*self.path, turn))
 
@@ -66,7 +65,7 @@ class Grower(Protocol):
         """At most k expansions that can be made now; none while it waits for results, or at the end."""
 
     def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
-        """The new nodes of an expansion; None if it was lost."""
+        """The new nodes of an expansion, without samples that were lost; None if all were."""
 
     def final(self) -> str | None:
         """Id of the turn that is the team's answer; None where there is none (yet)."""
@@ -75,7 +74,7 @@ class Grower(Protocol):
 class MakeGrower(Protocol):
     """Makes the grower of one tree, which is used for that tree only."""
 
-    def __call__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> Grower:
+    def __call__(self, rules: Rules, problem: Problem, tree: str, seed: int) -> Grower:
         """A fresh grower; all its random choices derive from `seed` and the tree's id."""
 
 
@@ -91,7 +90,7 @@ class Linear:
     The first turns of all episodes of a problem are a group; each later turn has an input of its own.
     """
 
-    def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> None:
+    def __init__(self, rules: Rules, problem: Problem, tree: str, seed: int) -> None:
         self._rules, self._tree, self._first = rules, tree, f"{problem.id}/0"
         self._leaf = TreeNode(None, rules.start(problem))
         self._submitted: list[str] = []
@@ -118,16 +117,11 @@ class Linear:
             self._submitted.append(turn.id)
 
     def final(self) -> str | None:
-        """The rules' choice among the submissions, once the episode is over."""
+        """The game's choice among the submissions, once the episode is over."""
         if self._under_way or self._rules.current_agent(self._leaf.state) is not None:
             return None
-        index: Any = self._rules.final(self._leaf.state)
-        if index is None:
-            return None
-        if not isinstance(index, int) or not 0 <= index < len(self._submitted):
-            last = len(self._submitted) - 1
-            raise ConfigError(f"final() gives None or a graded turn's index, 0 to {last}, not {shown(index)}")
-        return self._submitted[index]
+        index = self._rules.final(self._leaf.state)
+        return None if index is None else self._submitted[index]
 
 
 class _Rollout:
@@ -154,7 +148,7 @@ class Levels(_Rollout):
 
     def __init__(
         self,
-        rules: Rules[Any],
+        rules: Rules,
         problem: Problem,
         tree: str,
         seed: int,
@@ -193,8 +187,8 @@ def chains(n: int) -> MakeGrower:
     against (arXiv 2511.11373). A run that trains on them has no ``rollouts``.
 
     Example:
-        >>> from mars_env.envs.solve import Solve
-        >>> [order] = chains(3)(Solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0).ask(1)
+        >>> from mars_env.envs import solve
+        >>> [order] = chains(3)(solve(), Problem("p", "2 + 2?", "4"), "p#0", seed=0).ask(1)
         >>> order.turn_ids, order.group
         (('0', '1', '2'), 'p#0/solver_0/0')
     """
@@ -227,7 +221,7 @@ class Grouped(_Rollout):
 
     def __init__(
         self,
-        rules: Rules[Any],
+        rules: Rules,
         problem: Problem,
         tree: str,
         seed: int,
@@ -258,8 +252,8 @@ class Grouped(_Rollout):
     def _choose(self, outputs: Sequence[TreeNode], depth: int) -> list[TreeNode]:
         """At most `branches` of the outputs that can be continued, in the order of their ids."""
         continuing = [node for node in outputs if self._rules.current_agent(node.state) is not None]
-        known = [node for node in continuing if node.turn is None or node.turn.reward is not None]
-        candidates = known or continuing
+        rewarded = [node for node in continuing if node.turn is None or node.turn.reward is not None]
+        candidates = rewarded or continuing
         rng = np.random.default_rng(derive_seed(self._seed, self._tree, "carry on", depth))
         shuffled = [candidates[i] for i in rng.permutation(len(candidates))]
         ranks = dict(zip(map(id, shuffled), self._ranks(shuffled), strict=True))
@@ -289,4 +283,4 @@ def grouped(settings: GroupedSettings) -> MakeGrower:
 
 
 def _path(turn_id: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in turn_id.split("."))
+    return tuple(int(number) for number in turn_id.split("."))

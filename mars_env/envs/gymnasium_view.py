@@ -1,6 +1,7 @@
 """A Gymnasium view: one agent learns against fixed partners, so single-agent code can train it."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -38,7 +39,9 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
         (0.0, True, False)
     """
 
-    def __init__(self, env: MarsEnv, *, learner: str, partners: Mapping[str, Player]) -> None:
+    def __init__(
+        self, env: MarsEnv, *, learner: str, partners: Mapping[str, Player] = MappingProxyType({})
+    ) -> None:
         if not isinstance(env, MarsEnv):
             raise ConfigError(f"a Gymnasium view shows a MarsEnv, as make() gives it, not {shown(env)}")
         if not isinstance(partners, Mapping):

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mars_env.checks import valid_count
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion, TreeNode
 from mars_env.envs.rewards import REWARD_FAULT
 from mars_env.envs.visibility import next_state, search_record
-from mars_env.errors import ConfigError, MarsError, ModelError
+from mars_env.errors import MarsError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.sync import only_own_cancellation
 from mars_env.text import describe_error, logger, shown
@@ -32,10 +31,8 @@ async def play_turn(
 ) -> TreeNode:
     """The node that an action leads to, the turn `index` of an expansion: graded, rewarded, applied."""
     action, parent = act.action, expansion.parent
-    note: Any = game.rules.note(parent.state, action)
-    if not isinstance(note, Mapping):
-        raise ConfigError(f'note() of the rules gives a mapping such as {{"choice": 1}}, not {shown(note)}')
-    grade, search_grade = await game.grades(problem, parent.state, action)
+    note = game.rules.note(parent.state, action)
+    grade, search_grade = await game.grades(parent.state, action)
     search_score, visible = search_record(game.visibility, search_grade)
     turn = Turn(
         tree_id=tree,
@@ -54,7 +51,7 @@ async def play_turn(
     turn = await game.rewarded(turn, parent.path, problem)
     if why := turn.info.get(REWARD_FAULT):
         log.warning("turn %s of tree %s has no reward: %s", turn.id, tree, why)
-    return parent.child(turn, next_state(game.rules, game.visibility, parent.state, turn))
+    return parent.child(turn, next_state(game.rules, game.visibility, parent.state, turn, note))
 
 
 async def conclude(

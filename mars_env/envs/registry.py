@@ -1,128 +1,67 @@
-"""Environment ids ``[module:]<problem set>-<rules>``: any problem set with any rules.
+"""Environment ids ``[module:]<problem set>-<game>``: any problem set with any game.
 
-Rules are registered here by name, or declared by a package as an entry point of ``mars_env.rules``.
+Games register themselves by name, or a package declares them as entry points of ``mars_env.games``.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mars_env.envs.specs import EnvSpec, RulesSpec, refuse_misfits
+from mars_env.envs.game_function import BUILT_IN, GAMES, GameFunction
+from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError
 from mars_env.lazy import declared, import_object, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import WITH_DOCUMENTS, Loader, list_problem_sets, register_problem_set
 from mars_env.text import choices, shown, suggestion
-from mars_env.types import Reward, TeamReward
 
-if TYPE_CHECKING:
-    from mars_env.envs.growers import MakeGrower
-    from mars_env.envs.rules import Rules
-
-_BUILT_IN = {
-    "solve-verify-correct": "mars_env.envs.solve_verify_correct:SolveVerifyCorrect",
-    "solve": "mars_env.envs.solve:Solve",
-    "self-refine": "mars_env.envs.solve:self_refine",
-    "spell": "mars_env.methods.spell.rules:Spell",
-    "tree-search": "mars_env.envs.tree_search:TreeSearch",
-}
-"""The library's own rules, imported on use."""
-
-ENTRY_POINTS = "mars_env.rules"
-"""Group of the entry points that offer rules: name -> class, function or `RulesSpec`."""
+ENTRY_POINTS = "mars_env.games"
+"""Group of the entry points that offer games by name."""
 
 _ON_DOCUMENTS = frozenset({"spell"})
-"""Rules of these that are played on documents, and on nothing else."""
+"""Games of these that are played on documents, and on nothing else."""
 
-_RULES: dict[str, RulesSpec] = {}
-"""The rules of users."""
-
-_IDS: dict[str, tuple[str, str]] = {}
-"""Registered whole ids: their problem set and their rules."""
+_IDS: dict[str, tuple[str, str | GameFunction]] = {}
+"""Registered whole ids: their problem set and their game."""
 
 
-def register_rules(
-    name: str,
-    make: "Callable[..., Rules[Any]] | RulesSpec",
-    *,
-    rewards: Mapping[str, Reward | str] | None = None,
-    team_reward: TeamReward | str | None = None,
-    grower: "MakeGrower | str | None" = None,
-) -> None:
-    """Register rules by name, so that ``<any set>-<name>`` can be made.
-
-    The defaults of a rules class are its class attributes (see `RulesSpec`); arguments here replace them.
-    Registering the same name again replaces it, as a reloaded module must.
-
-    Args:
-        name: Of the rules.
-        make: The rules class, a function that makes rules of settings, or a `RulesSpec`.
-        rewards: Step rewards by role, unless the user gives others.
-        team_reward: Rewards that need the whole tree, unless the user gives others.
-        grower: What grows a tree in play and evaluation; None for one that plays an episode.
-
-    Raises:
-        ConfigError: The name is empty or holds a colon or a slash, or an argument is of another kind.
-    """
-    if not name or any(mark in name for mark in ":/ "):
-        raise ConfigError(f"the name of rules must be a word without ':', '/' or spaces, got {name!r}")
-    if not callable(make) and not isinstance(make, RulesSpec):
-        raise ConfigError(f"rules are given by their class, or a function of settings, not {shown(make)}")
-    _RULES[name] = RulesSpec.of(make, rewards=rewards, team_reward=team_reward, grower=grower)
-
-
-def register(
-    env_id: str,
-    *,
-    problems: str | ProblemSet | Loader,
-    rules: "str | Callable[..., Rules[Any]] | RulesSpec",
-    rewards: Mapping[str, Reward | str] | None = None,
-    team_reward: TeamReward | str | None = None,
-    grower: "MakeGrower | str | None" = None,
-) -> None:
+def register(env_id: str, *, problems: str | ProblemSet | Loader, game: str | GameFunction) -> None:
     """Register an environment under your own id, here, with PettingZoo and with Gymnasium.
 
-    To combine its parts with others, use `register_rules` and
-    `mars_env.problems.register_problem_set` instead.
+    To combine its parts with others, `mars_env.game` registers a game, and
+    `mars_env.problems.register_problem_set` a set.
 
     Args:
         env_id: The id, e.g. ``"riddles-debate"``.
         problems: Name of a set, a set, or a loader of one.
-        rules: Name of rules, a function of settings that makes them, or a `RulesSpec`.
-        rewards: Step rewards by role; they replace those of named rules.
-        team_reward: As for `register_rules`; by default that of named rules, and so is `grower`.
-        grower: As for `register_rules`.
+        game: A game, or its name.
 
     Raises:
-        ConfigError: A name is malformed or taken, or a reward cannot be called as it will be.
+        ConfigError: A name is malformed or taken.
 
     Example:
-        >>> from mars_env.envs.solve import Solve
-        >>> register("sums-alone", problems="arithmetic", rules=Solve)
+        >>> from mars_env.envs import solve
+        >>> register("sums-alone", problems="arithmetic", game=solve)
         >>> spec("sums-alone").problems
         'arithmetic'
     """
     if not isinstance(problems, str | ProblemSet) and not callable(problems):
         raise ConfigError(f"problems= is the name of a set, a set, or a loader of one, not {shown(problems)}")
-    if not isinstance(rules, str | RulesSpec) and not callable(rules):
-        raise ConfigError(f"rules= is the name of rules or a function that makes them, not {shown(rules)}")
+    if not isinstance(env_id, str) or not env_id or any(mark in env_id for mark in ":/ "):
+        raise ConfigError(f"an id is a word without ':', '/' or spaces, got {shown(env_id)}")
+    chosen = find_game(game)
     if env_id not in _IDS and env_id in list_envs():
-        known = spec(env_id)
-        if (known.problems, known.rules) != (problems, rules):
-            raise ConfigError(f"the id {env_id!r} is taken by {known.problems} with the rules {known.rules}")
+        registered = spec(env_id)
+        if registered.problems != problems or find_game(registered.game) is not chosen:
+            raise ConfigError(
+                f"the id {env_id!r} is taken by the game {registered.game_name} on {registered.problems}"
+            )
     if not isinstance(problems, str):
         register_problem_set(env_id, problems)
         problems = env_id
-    if isinstance(rules, str) and any(part is not None for part in (rewards, team_reward, grower)):
-        refuse_misfits(rewards or {})
-        rules = rules_spec(rules)
-        rewards = {**rules.rewards, **(rewards or {})}
-    if not isinstance(rules, str):
-        register_rules(env_id, rules, rewards=rewards, team_reward=team_reward, grower=grower)
-        rules = env_id
-    _IDS[env_id] = (problems, rules)
+    _IDS[env_id] = (problems, game)
     if "pettingzoo" in sys.modules:  # otherwise all ids are registered once it is imported
         register_with_pettingzoo([env_id])
     if "gymnasium" in sys.modules:
@@ -150,98 +89,91 @@ def register_with_gymnasium(env_ids: Iterable[str] = ()) -> None:
         gymnasium.register(name, "mars_env.api:make_gymnasium", kwargs={"env_id": env_id})
 
 
-def rules_names() -> list[str]:
-    """All rules by name, built in, registered and declared."""
-    return sorted({*_BUILT_IN, *_RULES, *declared(ENTRY_POINTS)})
+def game_names() -> list[str]:
+    """All games by name, built in, registered and declared."""
+    return sorted({*BUILT_IN, *GAMES, *declared(ENTRY_POINTS)})
 
 
-def rules_spec(name: str) -> RulesSpec:
-    """The rules of a name; a user's replace the library's. Unknown rules are a ConfigError."""
-    if name in _RULES:
-        return _RULES[name]
-    if name in _BUILT_IN:
-        return RulesSpec.of(import_object(_BUILT_IN[name]))
-    if name not in declared(ENTRY_POINTS):
-        raise ConfigError(f"there are no rules {shown(name)}; known are {choices(name, rules_names())}")
-    _RULES[name] = RulesSpec.of(declared(ENTRY_POINTS)[name].load())
-    return _RULES[name]
+def find_game(game: object) -> GameFunction:
+    """A game from itself or its name.
 
-
-def refuse_unknown(rules: str, settings: Iterable[str], arguments: Collection[str] = ()) -> None:
-    """Reject settings that rules do not have; suggests the closest setting, or one of `arguments`.
-
-    Example:
-        >>> refuse_unknown("solve", ["sample"], ["samples", "seed"])
-        Traceback (most recent call last):
-        mars_env.errors.ConfigError: the rules 'solve' have no setting 'sample'; they have revisions; \
-did you mean 'samples'?
+    Raises:
+        ConfigError: There is no such game.
     """
-    found = rules_spec(rules)
-    known = found.parameters - {"kind"}
-    if not found.open_ended and (unknown := sorted({*settings} - found.parameters)):
-        they_have = f"they have {', '.join(sorted(known)) or 'none'}"
-        hint = suggestion(unknown[0], {*known, *arguments})
-        raise ConfigError(f"the rules {rules!r} have no setting {shown(unknown[0])}; {they_have}{hint}")
+    candidate: object = game
+    if isinstance(game, str):
+        if game in GAMES:
+            return GAMES[game]
+        if game not in game_names():
+            raise ConfigError(f"there is no game {shown(game)}; known are {choices(game, game_names())}")
+        candidate = import_object(BUILT_IN[game]) if game in BUILT_IN else declared(ENTRY_POINTS)[game].load()
+    if not isinstance(candidate, GameFunction):
+        raise ConfigError(f"a game is a function with the decorator mars_env.game, not {shown(candidate)}")
+    return candidate
 
 
 def with_team_size(env_spec: EnvSpec, size: int | None) -> EnvSpec:
-    """The spec with so many agents, if its rules leave their number open and the spec does not say it."""
-    number = rules_spec(env_spec.rules).team_size
+    """The spec with so many agents, if its game leaves their number open and the spec does not say it."""
+    number = find_game(env_spec.game).options.team_size
     if number is None or not size:
         return env_spec
     return replace(env_spec, settings={number: size, **env_spec.settings})
 
 
-def spec(env_id: str, /, settings: Mapping[str, Any] | None = None, **more: Any) -> EnvSpec:
-    """The spec of an id, with settings of its rules: as a mapping, or as keywords.
+def spec(
+    env_id: str | GameFunction | EnvSpec, /, settings: Mapping[str, Any] | None = None, **more: Any
+) -> EnvSpec:
+    """The spec of an environment, with settings of its game: as a mapping, or as keywords.
+
+    Args:
+        env_id: An id ``"<problem set>-<game>"``; or a game, its name or ``"my_module:my_game"``, which is
+            then played on problems from elsewhere.
+        settings: Of the game.
+        **more: Likewise, by keyword.
 
     Raises:
-        ConfigError: No rules end the id, or its module cannot be imported.
+        ConfigError: No game ends the id, or its module cannot be imported.
 
     Example:
-        >>> spec("aime-solve-verify-correct").rules
+        >>> spec("aime-solve-verify-correct").game
         'solve-verify-correct'
     """
-    if not isinstance(env_id, str):
-        raise ConfigError(f"an environment's id is a string such as 'aime-solve', not {shown(env_id)}")
     settings = {**(settings or {}), **more}
+    if isinstance(env_id, EnvSpec):
+        return replace(env_id, settings={**env_id.settings, **settings})
+    if not isinstance(env_id, str):
+        return EnvSpec("", find_game(env_id), settings=settings)
     module, _, name = env_id.rpartition(":")
-    if module:
-        imported(module, env_id)
+    if module and isinstance(named := getattr(imported(module, env_id), name, None), GameFunction):
+        return EnvSpec("", named, module, settings)
     if name in _IDS:
-        problems, rules = _IDS[name]
-        return EnvSpec(problems, rules, module, settings)
-    endings = [rules for rules in rules_names() if name.endswith(f"-{rules}")]
+        problems, chosen = _IDS[name]
+        return EnvSpec(problems, chosen, module, settings)
+    if name in game_names():
+        return EnvSpec("", name, module, settings)
+    endings = [game for game in game_names() if name.endswith(f"-{game}")]
     if not endings:
-        known = f"known rules are {', '.join(rules_names())}{_hint(name)}"
-        raise ConfigError(f"the id {shown(env_id)} is not of the form <problem set>-<rules>; {known}")
-    rules = max(endings, key=len)
-    return EnvSpec(name[: -len(rules) - 1], rules, module, settings)
-
-
-def spec_or_rules(env_id: str, settings: Mapping[str, Any] | None = None) -> EnvSpec:
-    """As `spec`, and bare rules will do: for play whose problems come from elsewhere, such as a question."""
-    module, _, name = env_id.rpartition(":")
-    if module:
-        imported(module, env_id)
-    return EnvSpec("", name, module, settings or {}) if name in rules_names() else spec(env_id, settings)
+        games = f"known games are {', '.join(game_names())}{_hint(name)}"
+        raise ConfigError(f"the id {shown(env_id)} is not of the form <problem set>-<game>; {games}")
+    ending = max(endings, key=len)
+    return EnvSpec(name[: -len(ending) - 1], ending, module, settings)
 
 
 def _hint(name: str) -> str:
     """A hint at an id: one that has the name as its half, else the closest one."""
-    known = list_envs()
-    halves = [each for each in known if each.endswith(f"-{name}") or each.startswith(f"{name}-")]
-    return f"; for example {min(halves, key=len)!r}" if halves else suggestion(name, known)
+    ids = list_envs()
+    halves = [env_id for env_id in ids if env_id.endswith(f"-{name}") or env_id.startswith(f"{name}-")]
+    return f"; for example {min(halves, key=len)!r}" if halves else suggestion(name, ids)
 
 
 def list_envs() -> list[str]:
-    """All ids that `make` knows before the user imports anything: each set with all rules that fit it.
+    """All ids that `make` knows before the user imports anything: each set with all games that fit it.
 
     Example:
         >>> ids = list_envs()
         >>> "aime-solve-verify-correct" in ids, "reports-spell" in ids, "aime-spell" in ids
         (True, True, False)
     """
-    pairs = (pair for pair in product(list_problem_sets(), rules_names()) if not {*pair} & _IDS.keys())
+    pairs = (pair for pair in product(list_problem_sets(), game_names()) if not {*pair} & _IDS.keys())
     fitting = (pair for pair in pairs if (pair[0] in WITH_DOCUMENTS) == (pair[1] in _ON_DOCUMENTS))
     return sorted([*_IDS, *map("-".join, fitting)])

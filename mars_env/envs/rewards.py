@@ -1,7 +1,7 @@
 """Rewards: pure functions of the stored tree, one for each role, none shared (MarsRL, training)."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -29,13 +29,15 @@ def judged_turn(path: Sequence[Turn]) -> Turn | None:
 def agreement(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
     """``1[verdict agrees with the correctness of the solution it judged]`` (Verifier); None if UNKNOWN.
 
-    A malformed verdict counts as Wrong, as it does in play.
+    A malformed verdict agrees with nothing. In play it accepts nothing, either.
     """
     judged = judged_turn(path)
     if judged is None or judged.grade is None or judged.grade.verdict is Verdict.UNKNOWN:
         return None
-    said_correct = turn.info.get("verdict") == "Correct"
-    return float(said_correct == (judged.grade.verdict is Verdict.CORRECT))
+    if turn.info.get("malformed"):
+        return 0.0
+    expected = "Correct" if judged.grade.verdict is Verdict.CORRECT else "Wrong"
+    return float(turn.info.get("verdict") == expected)
 
 
 PAPER_REWARDS: Mapping[str, Reward] = MappingProxyType(
@@ -50,13 +52,18 @@ def team_outcome(tree: Tree) -> Mapping[str, float | None]:
     Where the tree branches below a turn, that is the mean over the branches; where the chain ends with it,
     the grade of the current solution: its own, or, for a Verifier, that of the solution it judged.
     """
-    by_id: dict[str | None, Turn] = {turn.id: turn for turn in tree.turns}
+    return outcomes_below(tree.turns)
+
+
+def outcomes_below(turns: Iterable[Turn]) -> dict[str, float | None]:
+    """`team_outcome` of the turns of one tree."""
+    by_id: dict[str | None, Turn] = {turn.id: turn for turn in turns}
     below: defaultdict[str | None, list[float | None]] = defaultdict(list)
     rewards: dict[str, float | None] = {}
-    for turn in sorted(tree.turns, key=lambda turn: -turn.id.count(".")):  # leaves first
+    for turn in sorted(by_id.values(), key=lambda turn: -turn.id.count(".")):  # leaves first
         if turn.id in below:
-            known = [reward for reward in below[turn.id] if reward is not None]
-            rewards[turn.id] = sum(known) / len(known) if known else None
+            numbers = [reward for reward in below[turn.id] if reward is not None]
+            rewards[turn.id] = sum(numbers) / len(numbers) if numbers else None
         else:
             current: Turn | None = turn
             while current is not None and current.grade is None:
@@ -66,19 +73,19 @@ def team_outcome(tree: Tree) -> Mapping[str, float | None]:
     return rewards
 
 
-def checked_team_rewards(given: object, tree: Tree) -> tuple[dict[str, float | None], dict[str, str]]:
+def checked_team_rewards(answer: object, tree: Tree) -> tuple[dict[str, float | None], dict[str, str]]:
     """A team reward's answer as rewards by turn id, and why there is none, likewise.
 
     A ValueError if it is not a mapping, or names a turn that the tree does not have.
     """
-    if not isinstance(given, Mapping):
-        raise ValueError(f"it gave {shown(given)} where rewards by turn id were asked for")
-    known = {turn.id for turn in tree.turns}
-    if strange := next((turn_id for turn_id in given if turn_id not in known), None):
+    if not isinstance(answer, Mapping):
+        raise ValueError(f"it gave {shown(answer)} where rewards by turn id were asked for")
+    turn_ids = {turn.id for turn in tree.turns}
+    if strange := next((turn_id for turn_id in answer if turn_id not in turn_ids), None):
         raise ValueError(f"it names the turn {shown(strange)}, which the tree does not have")
     rewards: dict[str, float | None] = {}
     faults: dict[str, str] = {}
-    for turn_id, reward in given.items():
+    for turn_id, reward in answer.items():
         try:
             rewards[turn_id] = None if reward is None else finite(reward)
         except ValueError as error:

@@ -25,7 +25,7 @@ class AnswerGrader:
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Always WRONG: nothing here can tell that an answer is right."""
-        if answer_key(problem.kind, text, problem.statement) is None:
+        if answer_key(problem.kind, text) is None:
             return Grade.wrong("no answer was found", feedback="No final answer could be read.")
         return Grade.wrong("nothing is known of the answer", score=0.5)
 
@@ -35,7 +35,7 @@ class VerifierGrader:
     """Scores a solution by the share of an agent's verdicts that pass; its feedback is a failing report.
 
     Attributes:
-        verifier: Sees ``{"problem", "solution", "truncated", "round"}``, as a Verifier of MarsRL does.
+        verifier: Sees ``{"problem", "solution", "truncated"}``, as a Verifier of MarsRL does.
         verdicts: How many verdicts it gives on each solution.
         seed: With the solution, the only source of its randomness: equal solutions are judged alike.
 
@@ -47,8 +47,8 @@ class VerifierGrader:
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """The share of passes; CORRECT if all pass, UNKNOWN if the set-up cut off every report."""
-        seen: dict[str, str | int] = {"problem": problem.statement, "solution": text, "round": 0}
-        seen["truncated"] = int(bool(problem.metadata.get("truncated")))  # see `visibility.shown_problem`
+        seen: dict[str, str | int] = {"problem": problem.statement, "solution": text}
+        seen["truncated"] = int(bool(problem.metadata.get("truncated")))  # see `visibility.visible_problem`
         reports = await self.verifier.act(seen, self.verdicts, derive_seed(self.seed, problem.id, text))
         if len(reports) != self.verdicts:
             raise ModelError(f"the verifier gave {len(reports)} reports where {self.verdicts} were asked for")

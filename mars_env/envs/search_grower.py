@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from mars_env.envs.growers import Expansion, TreeNode, child_ids
 from mars_env.envs.rules import Rules
-from mars_env.envs.tree_search import TreeSearch
+from mars_env.envs.tree_search import TreeSearchSettings
 from mars_env.envs.visibility import search_result
 from mars_env.errors import ConfigError
 from mars_env.search import Search
@@ -23,12 +22,14 @@ class SearchGrower:
     and a resumed run plays the tree again.
     """
 
-    def __init__(self, rules: Rules[Any], problem: Problem, tree: str, seed: int) -> None:
-        if not isinstance(rules, TreeSearch):
-            raise ConfigError(f"a search grows trees by the rules of tree-search, not {type(rules).__name__}")
-        self._rules, self._tree = rules, tree
-        own = derive_seed(seed, tree, "search")
-        self._search = Search(rules.settings.search(), rules.possible_agents, own)
+    def __init__(self, rules: Rules, problem: Problem, tree: str, seed: int) -> None:
+        settings = rules.settings
+        if not isinstance(settings, TreeSearchSettings):
+            raise ConfigError(
+                f"a search needs a game whose settings are TreeSearchSettings: {rules.name} is none"
+            )
+        self._settings, self._tree = settings, tree
+        self._search = Search(settings.search(), rules.possible_agents, derive_seed(seed, tree, "search"))
         self._nodes: dict[int | None, TreeNode] = {None: TreeNode(None, rules.start(problem))}
         self._children: Counter[int | None] = Counter()
         self._under_way: dict[str, int] = {}
@@ -36,8 +37,8 @@ class SearchGrower:
 
     def ask(self, k: int) -> list[Expansion]:
         """At most k expansions; with `as_completed`, enough to keep one wave of them running."""
-        if self._rules.settings.as_completed:
-            k = min(k, self._rules.settings.wave - len(self._under_way))
+        if self._settings.as_completed:
+            k = min(k, self._settings.wave - len(self._under_way))
         if k < 1 or self._broken:
             return []
         orders = []
@@ -64,5 +65,5 @@ class SearchGrower:
 
     def final(self) -> str | None:
         """The node with the highest search score, the first of equals, once all results have arrived."""
-        best = None if self._broken or self._under_way else self._search.best()
+        best = None if self._under_way else self._search.best()
         return None if best is None else self._nodes[best].id

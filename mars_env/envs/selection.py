@@ -79,7 +79,7 @@ class Vote:
         """The first candidate that gives the most frequent answer; without any answer, the first."""
         texts = [turn.text for turn in candidates]
         names = asked_names(problem.reference)
-        programs = [answer_key("code", text, "", *names) for text in texts] if problem.kind == "code" else []
+        programs = [answer_key("code", text, *names) for text in texts] if problem.kind == "code" else []
         cast = programs if self.by_text and programs else await cast_votes(problem, texts)
         ranked = _most_frequent(range(len(cast)), cast)
         if ranked and programs:
@@ -105,8 +105,8 @@ async def cast_votes(problem: Problem, texts: Sequence[str]) -> list[Hashable | 
 
     grader = grader_for(problem.kind)
     if not (isinstance(grader, CodeGrader) and has_inputs(problem)):
-        about = problem.statement, *asked_names(problem.reference)
-        return [answer_key(problem.kind, text, *about) for text in texts]
+        names = asked_names(problem.reference)
+        return [answer_key(problem.kind, text, *names) for text in texts]
     distinct = list(dict.fromkeys(texts))
     with explained(ModelError, "the programs could not be run for a vote", SandboxError):
         outputs = await asyncio.gather(*(grader.outputs(problem, text) for text in distinct))
@@ -133,8 +133,8 @@ class Highest:
 
 async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: int) -> Ratings:
     """Ask a reward model, and check its answer; a ModelError if that does not fit the protocol."""
-    asked = model.rate(statement, texts, seed)  # a user's may return anything
-    ratings: Any = await awaitable(asked, f"{type(model).__name__}.rate()")
+    answer = model.rate(statement, texts, seed)  # a user's may return anything
+    ratings: Any = await awaitable(answer, f"{type(model).__name__}.rate()")
     if not isinstance(ratings, Ratings):
         raise ModelError(f"a reward model gives Ratings, but gave {shown(ratings)}")
     if len(ratings.scores) != len(texts):
@@ -147,12 +147,11 @@ async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: 
     return Ratings(scores, tokens)
 
 
-def answer_key(kind: str, text: str, statement: str = "", *names: str) -> Hashable | None:
+def answer_key(kind: str, text: str, *names: str) -> Hashable | None:
     r"""What a solution votes for; None where it holds no answer.
 
-    Integers vote as numbers, other answers as texts without white space, programs line by line. The problem's
-    statement helps to find an answer without a box (`mars_env.grading.math.extract`), and the names that its
-    tests ask for a program among several blocks.
+    Integers vote as numbers, other answers as texts without white space, programs line by line. The names
+    that its tests ask for help to find a program among several blocks.
 
     Example:
         >>> answer_key("math", r"\boxed{025}"), answer_key("math", "I do not know, sorry.")
@@ -162,7 +161,7 @@ def answer_key(kind: str, text: str, statement: str = "", *names: str) -> Hashab
         program, _ = extract_program(text, *names)
         lines = [line.rstrip() for line in (program or "").splitlines()]
         return "\n".join(line for line in lines if line) or None
-    answer = extract_answer(text, statement=statement).answer
+    answer = extract_answer(text).answer
     if answer is None:
         return None
     number = read_integer(answer)

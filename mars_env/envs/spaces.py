@@ -48,3 +48,11 @@ class UnicodeText(gymnasium.Space[str]):
 
     def __repr__(self) -> str:
         return f"UnicodeText({self.max_chars})"
+
+
+class TextOrInteger(UnicodeText):
+    """Any string or integer: a field of an observation."""
+
+    def contains(self, x: Any) -> bool:
+        """Whether x is a string that is not too long, or an integer."""
+        return isinstance(x, int) or super().contains(x)

@@ -20,8 +20,8 @@ class Judgement:
 def read_judgement(text: str) -> Judgement:
     r"""The verdict on the last ``Correctness: Correct|Wrong`` line.
 
-    Anything else (no such line, another word after the colon) is malformed and counts as Wrong:
-    a Verifier that cannot be read must not wave a solution through. (MarsRL's public release
+    Anything else (no such line, another word after the colon) is malformed and does not pass: a Verifier
+    that cannot be read must not wave a solution through, and earns nothing. (MarsRL's public release
     looks for "correct" in the text and so accepts "Incorrect".)
 
     Example:

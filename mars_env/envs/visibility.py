@@ -12,10 +12,10 @@ grade itself. Five values go from a judgement to something that decides, each th
 
 | goes to | what | function |
 |---|---|---|
-| the second grader | the problem, of its reference the public tests alone | `shown_problem` |
+| the second grader | the problem, of its reference the public tests alone | `visible_problem` |
 | the record | score, feedback and cost of the search grade | `search_record` |
 | the search | search score and cost of a turn | `search_result` |
-| the final choice | turns without grades and rewards | `shown_turns` |
+| the final choice | turns without grades and rewards | `visible_turns` |
 | the next agent | the feedback | `next_state` |
 
 `Visibility` says what is visible in a game; `VisibilitySettings` is how a user says it. Where nothing is
@@ -24,12 +24,12 @@ searched, feedback alone is visible.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from mars_env.envs.rewards import REWARD_FAULT
-from mars_env.envs.rules import Rules, TakesFeedback
+from mars_env.envs.rules import Rules, State
 from mars_env.envs.search_graders import AnswerGrader, RewardModelGrader, VerifierGrader, public_grader
 from mars_env.envs.selection import VOTED, First, Highest, Selection, Vote
 from mars_env.errors import ConfigError
@@ -101,7 +101,7 @@ class Visibility:
         final = type(self.selection).__name__.lower()
         return (f"The search saw {self.named}; final choice: {final}; grades only score it",)
 
-    def refuse_unfit(self, problems: Iterable[Problem]) -> None:
+    def validate_problems(self, problems: Iterable[Problem]) -> None:
         """Reject an evaluation in which agents would see the truth, or have nothing to see."""
         oracle = "or set oracle=True, which the report then says"
         if self.sees == "grade" and not self.oracle:
@@ -111,7 +111,9 @@ class Visibility:
             why = f"nothing tells this search how good an answer is: {how}, {oracle}"
         elif self.sees == "grade" and not all(map(has_reference, problems)):
             why = "this search sees grades, and a problem without a reference has none: leave out oracle=True"
-        elif self.sees == "public" and (bare := [each.id for each in problems if not public_tests(each)]):
+        elif self.sees == "public" and (
+            bare := [problem.id for problem in problems if not public_tests(problem)]
+        ):
             other = f"set sees='verifier' or 'reward-model', {oracle}"
             advice = other if self.searched else "leave out public_feedback"
             none = f"{counted(len(bare), 'problem')} without any, such as {shown(bare[0])}"
@@ -121,13 +123,13 @@ class Visibility:
         raise ConfigError(why)
 
 
-def shown_problem(problem: Problem, truncated: bool = False) -> Problem:
+def visible_problem(problem: Problem, truncated: bool = False) -> Problem:
     """The problem as a search may know it: of its reference the public tests alone.
 
     Its metadata only say whether the submission was `truncated`, cut off at its length limit.
 
     Example:
-        >>> shown_problem(Problem("p", "2 + 2?", "4", metadata={"solution": "4"})).reference is None
+        >>> visible_problem(Problem("p", "2 + 2?", "4", metadata={"solution": "4"})).reference is None
         True
     """
     tests = public_tests(problem)
@@ -154,8 +156,8 @@ def public_tests(problem: Problem) -> list[Mapping[str, object]]:
 
 def _tested(problem: Problem) -> Mapping[str, Any]:
     """The reference of a code problem, or the examples of one without; empty where there is neither."""
-    found = problem.reference if has_reference(problem) else problem.metadata.get(EXAMPLES)
-    return found if problem.kind == "code" and isinstance(found, Mapping) else {}
+    reference = problem.reference if has_reference(problem) else problem.metadata.get(EXAMPLES)
+    return reference if problem.kind == "code" and isinstance(reference, Mapping) else {}
 
 
 def search_record(
@@ -177,26 +179,30 @@ def search_result(turn: Turn) -> tuple[float | None, int]:
     return turn.search_score, sampled + int(turn.info.get("search_tokens", 0))
 
 
-def shown_turns(turns: Sequence[Turn]) -> list[Turn]:
+def visible_turns(turns: Sequence[Turn]) -> list[Turn]:
     """The turns as a final choice may know them: no grade, no reward, nor why a reward failed."""
-    return [replace(turn, grade=None, reward=None, info=shown_info(turn)) for turn in turns]
+    return [replace(turn, grade=None, reward=None, info=visible_info(turn)) for turn in turns]
 
 
-def shown_info(turn: Turn) -> dict[str, Any]:
+def visible_info(turn: Turn) -> dict[str, Any]:
     """A turn's info without messages of code that knows the reference: why a reward or score is missing."""
     return {key: value for key, value in turn.info.items() if key not in (REWARD_FAULT, SEARCH_UNKNOWN)}
 
 
-def next_state(rules: Rules[Any], visibility: Visibility | None, state: Any, turn: Turn) -> Any:
-    """The state after a turn, with its feedback where that is visible.
+def next_state(
+    rules: Rules,
+    visibility: Visibility | None,
+    state: State,
+    turn: Turn,
+    note: Mapping[str, Any] | None = None,
+) -> State:
+    """The state after a turn, with its feedback where that is visible; `note` is the rules' own, if at hand.
 
-    Feedback comes from the search grade by `search_record`. `Rules.apply` gets the grade too, and its
-    contract (`mars_env.testing.check_rules`) forbids that any observation depends on it.
+    Feedback comes from the search grade by `search_record`. A game gets the grade too, and its contract
+    (`mars_env.testing.check_game`) forbids that any observation depends on it.
     """
-    after = rules.apply(state, turn.action, turn.grade)
-    if visibility is None:
-        return after
-    return cast(TakesFeedback[Any], rules).with_feedback(after, str(turn.info.get("feedback", "")))
+    after = rules.apply(state, turn.action, turn.grade, note)
+    return after if visibility is None else rules.with_feedback(after, str(turn.info.get("feedback", "")))
 
 
 class VisibilitySettings(BaseModel):
@@ -247,11 +253,11 @@ class VisibilitySettings(BaseModel):
         if sees == "public":
             return public_grader(self.score)
         if sees == "grader":
-            return _given(self.search_grader, "sees='grader'", "search_grader")
+            return _require_part(self.search_grader, "sees='grader'", "search_grader")
         if sees == "verifier":
-            return VerifierGrader(_given(self.verifier, "sees='verifier'", "verifier"), self.verdicts)
+            return VerifierGrader(_require_part(self.verifier, "sees='verifier'", "verifier"), self.verdicts)
         if sees == "reward-model":
-            return RewardModelGrader(_given(self.reward_model, "sees='reward-model'", "reward_model"))
+            return RewardModelGrader(_require_part(self.reward_model, "sees='reward-model'", "reward_model"))
         return AnswerGrader() if sees == "answers" else None
 
     def _selection(self, kind: str) -> Selection:
@@ -259,13 +265,13 @@ class VisibilitySettings(BaseModel):
         if final == "auto":
             final = "reward-model" if self.reward_model else "vote" if kind == "math" else "first"
         if final == "reward-model":
-            return Highest(_given(self.reward_model, "final='reward-model'", "reward_model"))
+            return Highest(_require_part(self.reward_model, "final='reward-model'", "reward_model"))
         if final == "vote" and kind not in VOTED:
             raise ConfigError(f"final='vote' counts answers, which problems of the kind {shown(kind)} lack")
         return Vote() if final == "vote" else First()
 
 
-def _given(value: T | None, wanted: str, name: str) -> T:
+def _require_part(value: T | None, option: str, name: str) -> T:
     if value is None:
-        raise ConfigError(f"{wanted} needs {name}=")
+        raise ConfigError(f"{option} needs {name}=")
     return value

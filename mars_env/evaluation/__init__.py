@@ -35,6 +35,6 @@ if TYPE_CHECKING:
     from mars_env.evaluation.statistics import mean as mean
     from mars_env.evaluation.statistics import pass_at_k as pass_at_k
     from mars_env.evaluation.statistics import ratio as ratio
-    from mars_env.evaluation.trees import answers_of_grading as answers_of_grading
+    from mars_env.evaluation.trees import final_answer as final_answer
 
 __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -92,7 +92,7 @@ def single(
     """
     against = _System.of(system)
     attempts = _attempts(against.shared(samples, "the baseline's run"))
-    rates = _known_rates(name, {problem: _share(each) for problem, each in attempts.items()})
+    rates = _known_rates(name, {problem: _share(samples) for problem, samples in attempts.items()})
     return against.baseline(name, "1 sample", rates, _mean_tokens(attempts))
 
 
@@ -119,7 +119,7 @@ def majority_vote(
     attempts = _attempts(against.shared(pool, "the pool of samples"), answer_of)
 
     def accuracy(_: str, samples: Sequence[Attempt], k: int) -> float:
-        return maj_at_k([each.answer for each in samples], [bool(each.right) for each in samples], k)
+        return maj_at_k([sample.answer for sample in samples], [bool(sample.right) for sample in samples], k)
 
     return against.drawn(name, "vote", voted_by, accuracy, _graded(attempts), _mean_tokens(attempts))
 
@@ -144,7 +144,7 @@ def oracle(system: Sequence[Tree], pool: Sequence[Tree]) -> Baseline:
     attempts = _graded(_attempts(against.shared(pool, "the pool of samples")))
 
     def accuracy(_: str, samples: Sequence[Attempt], k: int) -> float:
-        return pass_at_k(len(samples), sum(bool(each.right) for each in samples), k)
+        return pass_at_k(len(samples), sum(bool(sample.right) for sample in samples), k)
 
     name = "Oracle, any sample right (pass@k)"
     return against.drawn(name, "sample", "", accuracy, attempts, _mean_tokens(attempts))
@@ -162,12 +162,15 @@ def refinement(system: Sequence[Tree], refined: Sequence[Tree]) -> Baseline:
     against = _System.of(system)
     finished = [tree for tree in against.shared(refined, "the refinements' run") if not tree.fault]
     chains = {problem: list(map(_chain, group)) for problem, group in by_problem(finished).items()}
-    longest = max((len(chain) for each in chains.values() for chain in each), default=0)
+    longest = max((len(chain) for of_problem in chains.values() for chain in of_problem), default=0)
     if not longest:
         raise ConfigError("no refinement was finished; run them again")
 
     def outcomes(turns: int) -> Outcomes:
-        return {problem: _refined([chain[:turns] for chain in each]) for problem, each in chains.items()}
+        return {
+            problem: _refined([chain[:turns] for chain in of_problem])
+            for problem, of_problem in chains.items()
+        }
 
     name = "Single agent, self-refinement"
     return against.grown(name, lambda turns: counted(turns, "turn"), longest, outcomes)
@@ -182,32 +185,31 @@ def retries(system: Sequence[Tree], pool: Sequence[Tree]) -> Baseline:
     """
     against = _System.of(system)
     attempts = checked_attempts(against.shared(pool, "the pool of verified attempts"), lambda turn: None)
-    known = {problem: samples for problem, samples in attempts.items() if samples}
-    if not known:
+    pools = {problem: samples for problem, samples in attempts.items() if samples}
+    if not pools:
         raise ConfigError("no attempt of the pool has a known grade and a verdict")
 
     def outcomes(tries: int) -> Outcomes:
-        return {problem: _retried(samples, tries) for problem, samples in known.items()}
+        return {problem: _retried(samples, tries) for problem, samples in pools.items()}
 
-    longest = max(map(len, known.values()))
+    longest = max(map(len, pools.values()))
     name = "Solver and Verifier, fresh retries"
     return against.grown(name, lambda tries: f"up to {tries} tries", longest, outcomes)
 
 
 def checked_attempts(trees: Sequence[Tree], answer_of: AnswerOf) -> dict[str, list[Attempt]]:
     """The attempts by problem, each with the first verdict on it; left out where either is unknown."""
-    found: dict[str, list[Attempt]] = {}
+    by_problem: dict[str, list[Attempt]] = {}
     for tree in trees:
-        attempts = found.setdefault(tree.problem.id, [])
+        attempts = by_problem.setdefault(tree.problem.id, [])
         for attempt in first_attempts(tree):
             right = is_right(attempt)
-            verdicts = [t for t in tree.turns if t.parent_id == attempt.id and "verdict" in t.info]
+            verdicts = [t for t in tree.turns if t.parent_id == attempt.id and t.accepts is not None]
             if right is None or not verdicts or verdicts[0].action.interrupted:
                 continue
             tokens = sampled_tokens(attempt) + sampled_tokens(verdicts[0])
-            accepted = verdicts[0].info["verdict"] == "Correct"
-            attempts.append(Attempt(right, tokens, answer_of(attempt), accepted))
-    return found
+            attempts.append(Attempt(right, tokens, answer_of(attempt), bool(verdicts[0].accepts)))
+    return by_problem
 
 
 Outcomes = Mapping[str, tuple[float | None, float]]
@@ -243,7 +245,11 @@ class _System:
     ) -> Baseline:
         """A baseline of as many samples as the budget buys at so many tokens each."""
         k = samples_for(self.budget, tokens)
-        rates = {problem: accuracy(problem, each, k) for problem, each in attempts.items() if len(each) >= k}
+        rates = {
+            problem: accuracy(problem, samples, k)
+            for problem, samples in attempts.items()
+            if len(samples) >= k
+        }
         short = len(attempts) - len(rates)
         if 2 * short > len(attempts):
             needed = f"{name!r} takes {counted(k, 'graded sample')} at {self.budget:.0f} tokens a problem"
@@ -257,11 +263,11 @@ class _System:
     ) -> Baseline:
         """A baseline of the fewest steps whose mean cost reaches the budget, or of all there are."""
         for steps in range(1, longest + 1):
-            found = outcomes(steps)
-            tokens = float(np.mean([cost for _, cost in found.values()]))
+            results = outcomes(steps)
+            tokens = float(np.mean([cost for _, cost in results.values()]))
             if tokens >= self.budget:
                 break
-        rates = _known_rates(name, {problem: right for problem, (right, _) in found.items()})
+        rates = _known_rates(name, {problem: right for problem, (right, _) in results.items()})
         return self.baseline(name, detail(steps), rates, tokens)
 
     def baseline(self, name: str, detail: str, accuracy: Mapping[str, float], tokens: float) -> Baseline:
@@ -273,11 +279,11 @@ class _System:
 
 
 def _attempts(trees: Sequence[Tree], answer_of: AnswerOf = lambda turn: None) -> dict[str, list[Attempt]]:
-    found: dict[str, list[Attempt]] = {}
+    attempts: dict[str, list[Attempt]] = {}
     for problem, group in by_problem(trees).items():
         turns = [turn for tree in group for turn in first_attempts(tree)]
-        found[problem] = [Attempt(is_right(turn), sampled_tokens(turn), answer_of(turn)) for turn in turns]
-    return found
+        attempts[problem] = [Attempt(is_right(t), sampled_tokens(t), answer_of(t)) for t in turns]
+    return attempts
 
 
 def _known_rates(name: str, shares: Mapping[str, float | None]) -> dict[str, float]:
@@ -288,17 +294,22 @@ def _known_rates(name: str, shares: Mapping[str, float | None]) -> dict[str, flo
 
 
 def _graded(attempts: Attempts) -> Attempts:
-    return {p: [attempt for attempt in each if attempt.right is not None] for p, each in attempts.items()}
+    return {
+        p: [attempt for attempt in of_problem if attempt.right is not None]
+        for p, of_problem in attempts.items()
+    }
 
 
 def _share(attempts: Sequence[Attempt]) -> float | None:
     """The share that is right, of those that are known."""
-    known = [attempt.right for attempt in attempts if attempt.right is not None]
-    return sum(known) / len(known) if known else None
+    verdicts = [attempt.right for attempt in attempts if attempt.right is not None]
+    return sum(verdicts) / len(verdicts) if verdicts else None
 
 
 def _mean_tokens(attempts: Attempts) -> float:
-    means = [np.mean([attempt.tokens for attempt in each]) for each in attempts.values() if each]
+    means = [
+        np.mean([attempt.tokens for attempt in of_problem]) for of_problem in attempts.values() if of_problem
+    ]
     if not means:
         raise ConfigError("no attempt of the pool has a known grade")
     return float(np.mean(means))
@@ -335,11 +346,11 @@ def _subsets(problem: str, n: int, k: int) -> Iterator[Sequence[int]]:
 
 def _elected(samples: Sequence[Attempt]) -> float:
     """How right the winner of a vote is, the accepted alone voting where there are any."""
-    voters = [each for each in samples if each.answer is not None]
-    voters = [each for each in voters if each.accepted] or voters
+    voters = [sample for sample in samples if sample.answer is not None]
+    voters = [sample for sample in voters if sample.accepted] or voters
     votes: dict[Hashable, list[bool]] = {}
-    for each in voters:
-        votes.setdefault(each.answer, []).append(bool(each.right))
+    for sample in voters:
+        votes.setdefault(sample.answer, []).append(bool(sample.right))
     if not votes:
         return 0.0
     most = max(map(len, votes.values()))
@@ -349,17 +360,17 @@ def _elected(samples: Sequence[Attempt]) -> float:
 
 def _retried(samples: Sequence[Attempt], tries: int) -> tuple[float, float]:
     """Expected accuracy and tokens of at most so many tries, over all orders of the samples."""
-    accepted = [each for each in samples if each.accepted]
-    rejected = [each for each in samples if not each.accepted]
+    accepted = [sample for sample in samples if sample.accepted]
+    rejected = [sample for sample in samples if not sample.accepted]
     n, bad = len(samples), len(rejected)
     tries = min(tries, n)
     # The chance that the first i of n samples are all rejected.
     none = [math.comb(bad, i) / math.comb(n, i) for i in range(tries + 1)]
     right = tokens = 0.0
     if accepted:
-        right += (1 - none[tries]) * sum(bool(each.right) for each in accepted) / len(accepted)
-        tokens += (1 - none[tries]) * sum(each.tokens for each in accepted) / len(accepted)
+        right += (1 - none[tries]) * sum(bool(sample.right) for sample in accepted) / len(accepted)
+        tokens += (1 - none[tries]) * sum(sample.tokens for sample in accepted) / len(accepted)
     if rejected:
-        right += none[tries] * sum(bool(each.right) for each in rejected) / bad
-        tokens += sum(none[1:]) * sum(each.tokens for each in rejected) / bad
+        right += none[tries] * sum(bool(sample.right) for sample in rejected) / bad
+        tokens += sum(none[1:]) * sum(sample.tokens for sample in rejected) / bad
     return right, tokens

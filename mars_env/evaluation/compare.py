@@ -74,8 +74,13 @@ class Comparison(Tabled, frozen=True):
         """How to read the differences."""
         lost = max((row.left_out for row in self.rows.values()), default=0)
         partly = f"Differences leave out problems that only one run knows: up to {lost} a metric."
-        return (_READING, partly) if lost else (_READING,)
+        few = f"With {counted(self.problems, 'problem')} the intervals say little: take 20 or more."
+        notes = (_READING, partly) if lost else (_READING,)
+        return (*notes, few) if self.problems < FEW else notes
 
+
+FEW = 10
+"""Of fewer problems an interval says little: of rates it is nearly all that is possible."""
 
 _READING = "Paired by problem. * the interval excludes 0. Not corrected for multiple comparisons."
 
@@ -110,7 +115,7 @@ def compare_trees(
     problems = list(by_problem(a))
     left, right = measure(a, answer_of), measure(b, answer_of)
     values = estimates(left, problems), estimates(right, problems)
-    shown = {*informative(left), *informative(right)}
+    names_of_interest = {*informative(left), *informative(right)}
     unknown = _known(left) ^ _known(right)
     rows = {
         name: MetricDifference(
@@ -122,7 +127,7 @@ def compare_trees(
             left_out=len(lost),
         )
         for name, metric in left.items()
-        if name in right and name in shown
+        if name in right and name in names_of_interest
         for lost in [metric.pairs.keys() ^ right[name].pairs.keys() if metric.averaged else unknown]
     }
     return Comparison(names=names, problems=len(problems), rows=rows)

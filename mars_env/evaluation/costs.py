@@ -17,12 +17,12 @@ Prices = Mapping[str, tuple[float, float]]
 
 def policies(trees: Sequence[Tree]) -> dict[str, str]:
     """The policy or model of each agent, as its turns name it; several, if it changed."""
-    found: dict[str, dict[str, None]] = {}
+    names_by_agent: dict[str, dict[str, None]] = {}
     for tree in trees:
         for turn in tree.turns:
             if turn.policy:
-                found.setdefault(turn.agent, {})[turn.policy] = None
-    return {agent: " and ".join(names) for agent, names in found.items()}
+                names_by_agent.setdefault(turn.agent, {})[turn.policy] = None
+    return {agent: " and ".join(names) for agent, names in names_by_agent.items()}
 
 
 def cost(trees: Sequence[Tree], prices: Prices) -> float:
@@ -96,8 +96,8 @@ _PRICES = TypeAdapter(dict[str, tuple[_Amount, _Amount]])
 
 def price_of(policy: str, prices: Prices) -> tuple[float, float]:
     """The price of a policy; a `ConfigError` if it has none."""
-    found = prices.get(policy, prices.get(""))
-    if found is None:
+    price = prices.get(policy, prices.get(""))
+    if price is None:
         who = repr(policy or "that judges")
         raise ConfigError(f"the policy {who} has no price: there are prices for {', '.join(prices)}")
-    return found
+    return price

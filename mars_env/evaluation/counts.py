@@ -16,8 +16,9 @@ class Counts:
 
     Attributes:
         faults: Trees that could not be finished, by reason.
+        lost: Their ids.
         truncated: Turns cut off by their own length limit, by role.
-        interrupted: Turns cut off by context, filter or a broken tool, by role; their grade is UNKNOWN.
+        interrupted: Turns ended by context, filter or a fault, by role; their grade is UNKNOWN.
         unknown: Turns with an UNKNOWN grade, by reason.
         reward_faults: Turns whose reward function failed, by role and reason.
         false_accepts: Wrong solutions that a Verifier called Correct.
@@ -28,6 +29,7 @@ class Counts:
     problems: int = 0
     episodes: int = 0
     faults: Mapping[str, int] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
     turns: Mapping[str, int] = field(default_factory=dict)
     truncated: Mapping[str, int] = field(default_factory=dict)
     interrupted: Mapping[str, int] = field(default_factory=dict)
@@ -62,11 +64,12 @@ def count_trees(trees: Sequence[Tree]) -> Counts:
             unknown[f"search score: {why}"] += 1
         if why := turn.info.get(REWARD_FAULT):
             rewardless[turn.role][str(why)] += 1
-    judged = [each for tree in trees for each in judgements(tree)]
+    judged = [judgement for tree in trees for judgement in judgements(tree)]
     return Counts(
         problems=len({tree.problem.id for tree in trees}),
         episodes=len(trees),
         faults=dict(Counter(tree.fault for tree in trees if tree.fault)),
+        lost=tuple(tree.id for tree in trees if tree.fault),
         turns=Counter(turn.role for turn in everything),
         truncated=Counter(t.role for t in everything if t.action.truncated and not t.action.interrupted),
         interrupted=Counter(t.role for t in everything if t.action.interrupted),

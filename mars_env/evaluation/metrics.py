@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import fmean, median
 
 import numpy as np
 
@@ -240,11 +240,28 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
     for name in ("rounds", "judging_tokens"):
         if not any(x for x, _ in sums.pairs[name].values()):
             del sums.pairs[name]  # no agent verifies in this game
-    kept = [name for name in {**TITLES, **sums.pairs} if sums.pairs[name]]
-    metrics = {name: Metric(name, *_title(name), sums.pairs[name], name in sums.averaged) for name in kept}
+    names = [name for name in {**TITLES, **sums.pairs} if sums.pairs[name]]
+    metrics = {name: Metric(name, *_title(name), sums.pairs[name], name in sums.averaged) for name in names}
     if {"system_accuracy", "search_pass@n"} <= metrics.keys() and "gain" not in metrics:
         metrics["system_accuracy"] = replace(metrics["system_accuracy"], title="Search Pass@1, chosen node")
     return _named_after(trees, metrics)
+
+
+def system_bounds(trees: Sequence[Tree]) -> tuple[float, float] | None:
+    """The System's accuracy if all episodes that were not finished were wrong, and if all were right.
+
+    None where every episode was finished. As the accuracy, a mean over problems of equal weight.
+    """
+    lost = {tree.id for tree in trees if tree.fault}
+    low: list[float] = []
+    high: list[float] = []
+    for group in by_problem(trees).values():
+        right = [r for tree in group if (r := system_right(tree)) is not None]
+        missing = sum(tree.id in lost for tree in group)
+        if count := len(right) + missing:
+            low.append(sum(right) / count)
+            high.append((sum(right) + missing) / count)
+    return (fmean(low), fmean(high)) if lost else None
 
 
 def informative(metrics: Mapping[str, Metric]) -> list[str]:
@@ -287,9 +304,9 @@ def _nodes(sums: _Sums, problem: str, tree: Tree) -> None:
         sums.add("node_accuracy", problem, sum(right), len(right))
     answers = [turn.agent for turn in tree.turns if turn.id == tree.final]
     for agent in sorted({turn.agent for turn in tree.turns}):
-        own = [turn for turn in tree.turns if turn.agent == agent]
-        sums.add(f"share:{agent}", problem, len(own), len(tree.turns))
-        if right := known_verdicts(own):
+        nodes = [turn for turn in tree.turns if turn.agent == agent]
+        sums.add(f"share:{agent}", problem, len(nodes), len(tree.turns))
+        if right := known_verdicts(nodes):
             sums.add(f"right:{agent}", problem, sum(right), len(right))
         if answers:
             sums.add(f"answers:{agent}", problem, agent in answers)
@@ -344,7 +361,7 @@ def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
 
 def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[str, Estimate]:
     """Values with 95% intervals, all from the same resamples of `problems`: the ids of all of the run."""
-    found: dict[str, Estimate] = {}
+    by_name: dict[str, Estimate] = {}
     for scale in ("rate", "difference", "amount", "value"):
         chosen = [m for m in metrics.values() if m.scale == scale]
         if not chosen:
@@ -354,6 +371,6 @@ def estimates(metrics: Mapping[str, Metric], problems: Sequence[str]) -> dict[st
         columns = zip(*intervals(pairs[..., 0], pairs[..., 1], scale), strict=True)
         for m, column in zip(chosen, columns, strict=True):
             value, low, high = map(optional, column)
-            known = sum(w > 0 for _, w in m.pairs.values())
-            found[m.name] = Estimate(value, low, high, known, m.scale)
-    return {name: found[name] for name in metrics}
+            problems_with_data = sum(w > 0 for _, w in m.pairs.values())
+            by_name[m.name] = Estimate(value, low, high, problems_with_data, m.scale)
+    return {name: by_name[name] for name in metrics}

@@ -15,7 +15,7 @@ def _contents(trees: Sequence[Tree]) -> dict[str, str]:
     """By problem id what makes a problem the same problem: kind, statement, reference and rubric."""
     problems = {tree.problem.id: tree.problem for tree in trees}
     parts = {key: [p.kind, p.statement, p.reference, p.metadata.get(RUBRIC)] for key, p in problems.items()}
-    return {key: json.dumps(each, sort_keys=True, default=str) for key, each in parts.items()}
+    return {key: json.dumps(value, sort_keys=True, default=str) for key, value in parts.items()}
 
 
 def require_same_problems(a: Sequence[Tree], b: Sequence[Tree], names: tuple[str, str] = ("A", "B")) -> None:

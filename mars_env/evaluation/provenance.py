@@ -30,13 +30,13 @@ class Provenance:
 
 def versions() -> dict[str, str]:
     """Versions of Python, mars_env and the libraries that decide metrics, as far as they are installed."""
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            numbers[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return numbers
 
 
 def provenance(package: Path | None = None) -> Provenance:
@@ -66,10 +66,10 @@ def git(folder: Path, *words: str) -> str:
     # Variables such as GIT_DIR, which hooks set, would point git at another repository.
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        found = subprocess.run(
+        process = subprocess.run(
             ["git", *words], cwd=folder, env=env, capture_output=True, text=True, errors="replace", check=True
         )
     except (OSError, subprocess.CalledProcessError) as error:
         message = getattr(error, "stderr", None) or str(error)
         raise ConfigError(f"git cannot tell the commit of {folder}: {message.strip()}") from error
-    return found.stdout.strip()
+    return process.stdout.strip()

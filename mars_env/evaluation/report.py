@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from mars_env.evaluation.baselines import Baseline
 from mars_env.evaluation.costs import Prices, cost, money, policies
 from mars_env.evaluation.counts import Counts, count_trees
-from mars_env.evaluation.metrics import estimates, informative, measure
+from mars_env.evaluation.metrics import estimates, informative, measure, system_bounds
 from mars_env.evaluation.statistics import Estimate
 from mars_env.evaluation.tables import Table, Tabled, interval, number_text, with_interval
 from mars_env.evaluation.trees import AnswerOf, by_problem
@@ -65,6 +65,8 @@ class Report(Tabled, RunDescription, frozen=True):
     Attributes:
         samples: Fewest and most episodes of a problem.
         metrics: By name, in the order of display.
+        bounds: The System's accuracy with all episodes that were not finished wrong, and with all right; None
+            where all were finished.
         counts: What the metrics rest on.
         baselines: What a single agent reaches with the System's tokens.
         notes: What a reader must know, for example what was left out.
@@ -75,6 +77,7 @@ class Report(Tabled, RunDescription, frozen=True):
     samples: tuple[int, int]
     metrics: dict[str, MetricEstimate]
     counts: Counts
+    bounds: tuple[float, float] | None = None
     baselines: tuple[Baseline, ...] = ()
     notes: tuple[str, ...] = ()
     agents: dict[str, str] = Field(default_factory=dict)
@@ -82,18 +85,24 @@ class Report(Tabled, RunDescription, frozen=True):
 
     @property
     def headline(self) -> str:
-        """One line: set, problems, samples and seed, and the main metrics."""
+        """One line: set, problems, samples and seed, episodes that were lost, and the main metrics."""
         low, high = self.samples
         samples = f"{'' if low == high else f'{low} to '}{counted(high, 'sample')}"
         seed = "" if self.seed is None else f", seed {self.seed}"
-        found = [f"{self.set_name}: {counted(self.counts.problems, 'problem')} x {samples}{seed}"]
+        phrases = [f"{self.set_name}: {counted(self.counts.problems, 'problem')} x {samples}{seed}"]
+        if lost := len(self.counts.lost):
+            episodes = self.counts.episodes
+            phrases.append(f"{episodes - lost} of {episodes} episodes finished")
         for name, words in _HEADLINE.items():
             if name in self.metrics and (estimate := self.metrics[name].estimate).value is not None:
-                found.append(f"{words} {with_interval(estimate)}")
+                phrases.append(f"{words} {with_interval(estimate)}")
+                if name == "system_accuracy" and self.bounds is not None:
+                    wrong, right = (number_text(bound, "rate") for bound in self.bounds)
+                    phrases[-1] += f" ({wrong} to {right} with the others counted wrong or right)"
         if "tokens" in self.metrics:
             tokens = self.metrics["tokens"].estimate
-            found.append(f"{number_text(tokens.value, 'amount')} tokens an episode")
-        return "; ".join(found)
+            phrases.append(f"{number_text(tokens.value, 'amount')} tokens an episode")
+        return "; ".join(phrases)
 
     def heading(self) -> tuple[str, ...]:
         """The title and the headline."""
@@ -114,12 +123,12 @@ class Report(Tabled, RunDescription, frozen=True):
             caption=f"{self.title}, {self.headline}. Intervals are 95%, the problem is the unit.",
         )
         equal = f"{self.title}: equal-token baselines."
-        found = [
+        others = [
             Table(_BASELINE_COLUMNS, self._baseline_rows(), "Baselines", caption=equal),
             Table(("Counts", ""), count_rows(self.counts), "Counts", align="left"),
             Table(("Made with", ""), self._origin_rows(), "Made with", align="left"),
         ]
-        return [metrics, *(table for table in found if table.rows)]
+        return [metrics, *(table for table in others if table.rows)]
 
     def remarks(self) -> tuple[str, ...]:
         """The notes."""
@@ -179,17 +188,18 @@ def build_report(
     """
     groups = by_problem(trees)
     metrics = measure(trees, answer_of)
-    found = estimates(metrics, list(groups))
+    values = estimates(metrics, list(groups))
     sizes = [len(group) for group in groups.values()] or [0]
     counts = count_trees(trees)
     return Report(
         **dict(about),
         samples=(min(sizes), max(sizes)),
         metrics={
-            name: MetricEstimate(title=metrics[name].title, estimate=found[name])
+            name: MetricEstimate(title=metrics[name].title, estimate=values[name])
             for name in informative(metrics)
         },
         counts=counts,
+        bounds=system_bounds(trees),
         baselines=tuple(baselines),
         notes=(*notes, *derived_notes(counts, baselines)),
         agents=policies(trees),
@@ -199,28 +209,30 @@ def build_report(
 
 def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, ...]:
     """What counts and baselines say in notes: what was left out, and why."""
-    finished = f"{sum(counts.faults.values())} of {counts.episodes}"
+    ids = ", ".join(one_line(id, 60) for id in counts.lost[:SHOWN_REASONS])
+    more = ", ..." if len(counts.lost) > SHOWN_REASONS else ""
+    lost = f"{len(counts.lost)} of {counts.episodes} ({ids}{more})"
     cut = _by_role(counts.interrupted, counts.turns)
-    found = {
-        f"Episodes not finished, left out of the System: {finished}": _reasons(counts.faults),
+    reasons_by_kind = {
+        f"Episodes not finished, left out of the System: {lost}": _reasons(counts.faults),
         "Grades UNKNOWN, left out of every rate": _reasons(counts.unknown),
-        "Turns cut off by context, filter or a broken tool, UNKNOWN and left out": cut,
+        "Turns ended by context, filter or a fault, UNKNOWN and left out": cut,
     }
-    notes = [f"{what}: {which}" for what, which in found.items() if which]
+    notes = [f"{what}: {which}" for what, which in reasons_by_kind.items() if which]
     for role, reasons in sorted(counts.reward_faults.items()):
         notes.append(f"Rewards missing because the reward failed, {one_line(role)}: {_reasons(reasons)}")
-    for each in (baseline for baseline in baselines if baseline.short):
-        spent = f"({each.tokens:.0f} per problem)"
-        notes.append(f"{each.name}: it spent fewer tokens than the System {spent}")
+    for baseline in (baseline for baseline in baselines if baseline.short):
+        spent = f"({baseline.tokens:.0f} per problem)"
+        notes.append(f"{baseline.name}: it spent fewer tokens than the System {spent}")
     return tuple(notes)
 
 
 def _reasons(reasons: Mapping[str, int]) -> str:
     ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{n} x {one_line(reason, 200)}" for reason, n in ranked[:SHOWN_REASONS]]
+    texts = [f"{n} x {one_line(reason, 200)}" for reason, n in ranked[:SHOWN_REASONS]]
     if len(ranked) > SHOWN_REASONS:
-        shown.append(f"{len(ranked) - SHOWN_REASONS} more reasons")
-    return "; ".join(shown)
+        texts.append(f"{len(ranked) - SHOWN_REASONS} more reasons")
+    return "; ".join(texts)
 
 
 def count_rows(counts: Counts) -> tuple[tuple[str, str], ...]:
@@ -232,7 +244,7 @@ def count_rows(counts: Counts) -> tuple[tuple[str, str], ...]:
         ("Episodes not finished", f"{sum(counts.faults.values()):,}"),
         ("Turns", f"{sum(counts.turns.values()):,} ({turns})" if turns else "0"),
         ("Turns cut off by their own limit", _by_role(counts.truncated, counts.turns) or "0"),
-        ("Turns cut off by context, filter or a broken tool", _by_role(counts.interrupted, counts.turns)),
+        ("Turns ended by context, filter or a fault", _by_role(counts.interrupted, counts.turns)),
         ("Grades UNKNOWN", f"{sum(counts.unknown.values()):,}"),
         ("Rewards that failed", _by_role(failed, counts.turns)),
     ]

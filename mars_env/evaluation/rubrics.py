@@ -35,7 +35,7 @@ def mean_scores(trees: Iterable[Tree]) -> dict[str, float]:
     for problem, grade in _grades(trees):
         if grade.score is not None:
             scores.setdefault(problem, []).append(grade.score)
-    return {problem: math.fsum(each) / len(each) for problem, each in scores.items()}
+    return {problem: math.fsum(of_problem) / len(of_problem) for problem, of_problem in scores.items()}
 
 
 def quantile_band(scores: Mapping[str, float], low: float = 0.25, high: float = 0.75) -> list[str]:
@@ -54,11 +54,11 @@ def quantile_band(scores: Mapping[str, float], low: float = 0.25, high: float = 
 def highest_rewards(trees: Iterable[Tree], number: int = 20) -> list[Turn]:
     """The turns with the highest rewards, highest first, each text once: to read before a defence rubric."""
     turns = [turn for tree in trees for turn in tree.turns]
-    known = [(turn.reward, turn) for turn in turns if turn.reward is not None]
-    found: dict[str, Turn] = {}
-    for _, turn in sorted(known, key=lambda pair: -pair[0]):
-        found.setdefault(turn.text, turn)
-    return list(found.values())[:number]
+    rewarded = [(turn.reward, turn) for turn in turns if turn.reward is not None]
+    by_text: dict[str, Turn] = {}
+    for _, turn in sorted(rewarded, key=lambda pair: -pair[0]):
+        by_text.setdefault(turn.text, turn)
+    return list(by_text.values())[:number]
 
 
 def _grades(trees: Iterable[Tree]) -> Iterator[tuple[str, Grade]]:

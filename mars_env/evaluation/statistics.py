@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import stats
 
 from mars_env.seeds import derive_seed
 
@@ -30,8 +30,6 @@ Scale = Literal["rate", "difference", "amount", "value"]
 
 LEVEL = 0.95
 RESAMPLES = 2000
-_NEVER = 1e-17
-"""A chance that changes no result."""
 _BLOCK = 1 << 22  # counts that are turned into floats at a time: 32 MiB
 
 
@@ -77,8 +75,8 @@ def _resampled(columns: Array) -> Array:
 
 def _ratio(numerators: Array, denominators: Array) -> Array:
     """Their ratio; NaN where the denominator is 0."""
-    known = denominators > 0
-    return np.where(known, numerators / np.where(known, denominators, 1.0), np.nan)
+    defined = denominators > 0
+    return np.where(defined, numerators / np.where(defined, denominators, 1.0), np.nan)
 
 
 def _spread(draws: Array) -> Array:
@@ -105,7 +103,7 @@ def intervals(
         (0.625, True)
     """
     bounds = {"rate": (0.0, 1.0), "difference": (-1.0, 1.0)}.get(scale, (-math.inf, math.inf))
-    columns = [np.asarray(each, dtype=np.float64) for each in (numerators, denominators)]
+    columns = [np.asarray(column, dtype=np.float64) for column in (numerators, denominators)]
     return _estimated(columns, _ratio, scale, bounds)
 
 
@@ -189,8 +187,8 @@ def mean(values: ArrayLike, scale: Scale = "rate") -> Estimate:
         0.5
     """
     array = np.asarray(values, dtype=np.float64)
-    known = ~np.isnan(array)
-    return ratio(np.where(known, array, 0.0), known.astype(np.float64), scale)
+    defined = ~np.isnan(array)
+    return ratio(np.where(defined, array, 0.0), defined.astype(np.float64), scale)
 
 
 def difference(
@@ -208,7 +206,7 @@ def difference(
         >>> difference([1, 0], [2, 2], [2, 1], [2, 2]).value
         0.5
     """
-    columns = [_column(each) for each in (numerators_a, denominators_a, numerators_b, denominators_b)]
+    columns = [_column(column) for column in (numerators_a, denominators_a, numerators_b, denominators_b)]
     value, low, high = _estimated(
         columns, lambda xa, wa, xb, wb: _ratio(xb, wb) - _ratio(xa, wa), "difference", bounds
     )
@@ -256,72 +254,45 @@ def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int
         raise ValueError(f"maj@{k} is not defined for {n} samples")
     right = Counter(answer for answer, judged in zip(answers, correct, strict=True) if judged)
     counts = Counter(answer for answer in answers if answer is not None)
-    rights = Counter[int]()
-    for answer, size in counts.items():
-        rights[size] += right[answer]
-    alike = sorted(Counter(counts.values()).items())
-    return _majority(n, k, tuple((size, many, rights[size] / (size * many)) for size, many in alike))
+    return _majority(n, k, tuple(sorted((size, right[answer] / size) for answer, size in counts.items())))
 
 
 @lru_cache(maxsize=4096)
-def _majority(n: int, k: int, groups: tuple[tuple[int, int, float], ...]) -> float:
-    """maj@k of n samples, by how often answers were given: size, number of answers, share that is right.
+def _majority(n: int, k: int, votes: tuple[tuple[int, float], ...]) -> float:
+    """maj@k of n samples, given how many samples give each answer, and the share of them that is right.
 
-    Each answer's votes are drawn as if alone, by a binomial of chance k / n; the condition that all votes
-    are k gives the draws without replacement.
+    Each sample is drawn with the chance k / n; the condition that k are drawn gives draws without
+    replacement.
     """
-    if not groups:
-        return 0.0
-    sizes, many, good = (np.array(column) for column in zip(*groups, strict=True))
-    votes = np.arange(k + 1)
-    own = stats.binom.pmf(votes, sizes[:, None], k / n)
-    whole = float(stats.binom.pmf(k, n, k / n))
-    drawn = own * stats.binom.pmf(k - votes, n - sizes[:, None], k / n) / whole
-    second = int(sizes[-1] if many[-1] > 1 else sizes[-2] if len(sizes) > 1 else 0)
-    alone = min(k // 2, second) + 1  # whoever has so many votes leads alone
-    total = float(((many * good) @ drawn)[alone:].sum())
-    # With fewer votes than `first` or more than `last` none leads, but for a chance that no float shows.
-    first = int(np.searchsorted(drawn[-1].cumsum(), _NEVER))
-    reached = (many @ drawn)[::-1].cumsum()[::-1]
-    last = min(alone - 1, int((reached > _NEVER).sum()) - 1)
-    if max(first, 1) <= last:
-        total += _tied(n, k, (sizes, many, good), own, range(max(first, 1), last + 1)) / whole
-    return min(1.0, total)
+    silent = n - sum(size for size, _ in votes)
+    drawn = [(stats.binom.pmf(np.arange(size + 1), size, k / n), good) for size, good in votes]
+    rest = stats.binom.pmf(np.arange(k + 1), silent, k / n)
+    total = 0.0
+    for top in range(1, min(k, max((size for size, _ in votes), default=0)) + 1):
+        correct = _leaders(drawn, top, k) @ rest[::-1]
+        total += float((correct[1:] / np.arange(1, len(correct))).sum())
+    return min(1.0, total / float(stats.binom.pmf(k, n, k / n)))
 
 
-def _tied(
-    n: int, k: int, groups: tuple[NDArray[np.int64], NDArray[np.int64], Array], own: Array, tops: range
-) -> float:
-    """The chance that k samples are drawn whose leaders have one of `tops` votes, times their correctness.
+def _leaders(drawn: Sequence[tuple[Array, float]], top: int, k: int) -> Array:
+    """The leaders' correctness, summed, times its chance: by the number of leaders and of all votes.
 
-    It is the coefficient of z^k in a sum of products, one factor for each answer, which is evaluated at roots
-    of unity. A leader with r equals wins in 1 of r + 1 cases: the integral of x^r from 0 to 1.
+    An answer leads if it has `top` votes and none has more. Shape: (leaders + 1, k + 1).
     """
-    sizes, many, good = groups
-    points = max(k, n - k) + 1  # as many as keep z^k apart from all other powers
-    z = np.exp(-2j * np.pi * np.arange(points // 2 + 1) / points)
-    drawn = 1 - k / n + k / n * z
-    fewer = np.zeros((len(sizes), len(z)), dtype=complex)  # by group: an answer has fewer than `top` votes
-    result = np.zeros_like(z)
-    for top in range(tops.stop):
-        exactly = own[:, top, None] * z**top
-        if top >= tops.start:
-            leaders = range(int(np.searchsorted(sizes, top)), len(sizes))
-            x, weights = _quadrature((min(k // top, int(many[leaders.start :].sum())) + 1) // 2)
-            every, won = np.ones((len(x), len(z)), dtype=complex), np.zeros((len(x), len(z)), dtype=complex)
-            for i in leaders:
-                factor = fewer[i] + x[:, None] * exactly[i]
-                others = factor ** (many[i] - 1)
-                won = (won * factor + every * (many[i] * good[i] * exactly[i])) * others
-                every = every * factor * others
-            others = drawn ** (n - int((sizes * many)[leaders.start :].sum()))
-            result += weights @ won * others
-        fewer += exactly
-    return float(np.fft.irfft(result, points)[k])
+    shape = (min(len(drawn), k // top) + 1, k + 1)
+    chances, correct = np.zeros(shape), np.zeros(shape)
+    chances[0, 0] = 1.0
+    for of_votes, good in drawn:
+        fewer = of_votes[:top]
+        more_chances, more_correct = _spread_votes(chances, fewer), _spread_votes(correct, fewer)
+        if len(of_votes) > top:  # the answer may lead
+            led = of_votes[top] * chances[:-1, : k + 1 - top]
+            more_chances[1:, top:] += led
+            more_correct[1:, top:] += of_votes[top] * correct[:-1, : k + 1 - top] + good * led
+        chances, correct = more_chances, more_correct
+    return correct
 
 
-@lru_cache(maxsize=256)
-def _quadrature(nodes: int) -> tuple[Array, Array]:
-    """Places and weights that integrate polynomials of degree 2 * nodes - 1 from 0 to 1 exactly (Gauss)."""
-    x, weights = special.roots_legendre(nodes)
-    return (x + 1) / 2, weights / 2
+def _spread_votes(table: Array, of_votes: Array) -> Array:
+    """The rows of a table over votes, with the votes of one more answer."""
+    return np.array([np.convolve(row, of_votes)[: len(row)] for row in table])

@@ -119,8 +119,8 @@ _MARKUP = re.compile(r"[\\`*~|\[$]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.|^(?=[#>])
 
 def markdown_text(text: str, width: int = 300) -> str:
     """A string that Markdown shows as it is: no link, emphasis, code, formula, HTML or bare address."""
-    shown = _MARKUP.sub(r"\\\g<0>", one_line(text, width))
-    return shown.replace("&", "&amp;").replace("<", "&lt;")
+    escaped = _MARKUP.sub(r"\\\g<0>", one_line(text, width))
+    return escaped.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def as_html(table: Table) -> str:

@@ -1,7 +1,7 @@
 """What a turn and a tree show: whether they are right, their tokens, which turn judged which."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from mars_env.envs.visibility import SEARCH_UNKNOWN
 from mars_env.errors import ConfigError
@@ -44,16 +44,16 @@ def judgements(tree: Tree) -> Iterator[tuple[Turn, bool, bool | None]]:
     """Each verdict of a Verifier: the turn, whether it accepts, and whether it should (None if unknown)."""
     by_id = {turn.id: turn for turn in tree.turns}
     for turn in tree.turns:
-        if "verdict" in turn.info and not turn.action.interrupted:
-            yield turn, turn.info["verdict"] == "Correct", is_right(judged_turn(turn, by_id))
+        if turn.accepts is not None and not turn.action.interrupted:
+            yield turn, turn.accepts, is_right(judged_turn(turn, by_id))
 
 
 def children_of(tree: Tree) -> dict[str | None, list[Turn]]:
     """The turns below each turn, by its id; under None the roots."""
-    found: dict[str | None, list[Turn]] = {}
+    by_parent: dict[str | None, list[Turn]] = {}
     for turn in tree.turns:
-        found.setdefault(turn.parent_id, []).append(turn)
-    return found
+        by_parent.setdefault(turn.parent_id, []).append(turn)
+    return by_parent
 
 
 def first_attempts(tree: Tree) -> list[Turn]:
@@ -84,10 +84,10 @@ def _is_unknown(turn: Turn) -> bool:
 
 def rounds(tree: Tree) -> int:
     """Verifications in an episode; in a tree that branches, the most on one path."""
-    found: dict[str | None, int] = {None: 0}
+    counts: dict[str | None, int] = {None: 0}
     for turn in sorted(tree.turns, key=lambda turn: turn.id.count(".")):  # parents first
-        found[turn.id] = found[turn.parent_id] + ("verdict" in turn.info)
-    return max(found.values())
+        counts[turn.id] = counts[turn.parent_id] + (turn.accepts is not None)
+    return max(counts.values())
 
 
 def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
@@ -109,16 +109,14 @@ def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
     return groups
 
 
-def answers_of_grading(trees: Iterable[Tree]) -> AnswerOf:
+def final_answer(turn: Turn) -> Hashable | None:
     """What a turn votes for in mathematics: its final answer, as a search votes (`mars_env.envs.selection`).
 
     Integers vote as numbers (``025`` and ``25`` are one vote), other answers as strings without white space.
-    The statements of `trees` help to find an answer without a box, as they help the grader.
     """
     from mars_env.envs.selection import answer_key  # brings a parser, which a report does not need
 
-    statements = {tree.problem.id: tree.problem.statement for tree in trees}
-    return lambda turn: answer_key("math", turn.text, statements.get(turn.problem_id, ""))
+    return answer_key("math", turn.text)
 
 
 def is_search(tree: Tree) -> bool:

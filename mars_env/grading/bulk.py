@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 from mars_env.errors import ConfigError, explained
 from mars_env.files import atomic_draft, jsonl_rows, writing
 from mars_env.grading import grader_for
-from mars_env.sync import end_tasks, only_own_cancellation, run_sync
+from mars_env.sync import call_async, end_tasks, only_own_cancellation, run_sync
 from mars_env.text import describe_error, shown
 from mars_env.types import Grade, Grader, Problem
 
@@ -131,7 +131,9 @@ async def _grade_rows(
         async with slots:
             try:
                 with only_own_cancellation():
-                    return _written(await (grader or grader_for(problem.kind)).grade(problem, text))
+                    return _written(
+                        await call_async((grader or grader_for(problem.kind)).grade, problem, text)
+                    )
             except Exception as error:  # one poisoned problem costs one verdict, not all the others
                 return Grade.unknown(f"the grader raised {describe_error(error)}")
 

@@ -67,7 +67,7 @@ def _parsed(reference: str) -> list[Any]:
     return list(math_verify.parse(delimited, parsing_timeout=None))
 
 
-def unfit(reference: str) -> str | None:
+def reference_fault(reference: str) -> str | None:
     """Why a reference cannot be used; None if it can."""
     return None if _parsed(reference) else "Math-Verify cannot read it"
 
@@ -76,6 +76,6 @@ def judge(reference: str, text: str, tolerance: float | None = None) -> tuple[bo
     """Whether a completion's answer equals a reference, and if not, why."""
     import math_verify
 
-    found = math_verify.parse(text, parsing_timeout=None)
-    equal = bool(math_verify.verify(_parsed(reference), found, timeout_seconds=None))
+    answer = math_verify.parse(text, parsing_timeout=None)
+    equal = bool(math_verify.verify(_parsed(reference), answer, timeout_seconds=None))
     return equal, "" if equal else "Math-Verify does not take it for the reference"

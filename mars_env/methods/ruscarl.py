@@ -14,10 +14,10 @@ from pydantic import BaseModel, Field
 from mars_env.agents.roles import RoleAgent
 from mars_env.errors import ConfigError
 from mars_env.grading.rubrics import Criterion, Rubric
-from mars_env.models.requests import is_messages
+from mars_env.models.requests import with_instruction
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
-from mars_env.types import Action, Message, Observation, Prompt, TrainingAsk
+from mars_env.types import Action, Observation, Prompt, TrainingAsk
 
 Show = Callable[[Prompt, Sequence[Criterion]], Prompt]
 """Puts criteria into a prompt."""
@@ -79,7 +79,7 @@ class Scaffold(BaseModel, frozen=True, extra="forbid"):
             return 1.0 / (1.0 + math.exp(min(700.0, self.a * (progress - self.t0))))
         return float((1.0 - progress) ** (1.0 if self.run == "linear" else self.n))
 
-    def shown(self, criteria: Sequence[Criterion], share: float, seed: int) -> list[Criterion]:
+    def choose(self, criteria: Sequence[Criterion], share: float, seed: int) -> list[Criterion]:
         """The criteria that a sample with this share sees, in their order."""
         if self.order == "given":
             ordered = [c for c in criteria if FORMAT not in c.tags]
@@ -93,12 +93,8 @@ class Scaffolded:
     """An agent that sees parts of the rubric while it samples for training.
 
     The turn records the plain prompt beside the one that was read, and the trainers train on the plain one
-    (``train_on="plain"``). With the three ratios of the paper, o being the output and q the plain prompt:
-
-    - ``pi(o|q) / pi_old(o|q)``, RuscaRL's: ``train_on="plain"``, ``TrainConfig(old_logprobs="trainer")``
-    - ``pi(o|q) / pi_old(o|q, scaffold)``, the importance ratio: ``train_on="plain"``,
-      ``TrainConfig(old_logprobs="rollout")``
-    - ``pi(o|q, scaffold) / pi_old(o|q, scaffold)``: ``train_on="read"``, either of them
+    (``train_on="plain"``): the ratio is RuscaRL's, ``pi(o|q) / pi_old(o|q)``, o being the output and q the
+    plain prompt. With ``train_on="read"`` it is ``pi(o|q, scaffold) / pi_old(o|q, scaffold)``.
 
     Args:
         agent: Who plays; its prompt is the plain one.
@@ -161,11 +157,13 @@ class Scaffolded:
         plain = self.agent.prompt(observation)
 
         async def one(index: int) -> Action:
-            own = derive_seed(seed, index)
+            sample_seed = derive_seed(seed, index)
             share = self.scaffold.share(index, n, ask.progress)
-            shown = self.scaffold.shown(criteria, share, derive_seed(own, "scaffold"))
-            [action] = await self.agent.ask(self._show(plain, shown) if shown else plain, 1, own, observation)
-            if not shown or self._train_on == "read":
+            scaffold = self.scaffold.choose(criteria, share, derive_seed(sample_seed, "scaffold"))
+            [action] = await self.agent.ask(
+                self._show(plain, scaffold) if scaffold else plain, 1, sample_seed, observation
+            )
+            if not scaffold or self._train_on == "read":
                 return action
             ids = tuple(self.model.encode(plain))
             completions = tuple(replace(c, train_prompt_ids=ids) for c in action.completions)
@@ -188,12 +186,4 @@ def with_criteria(prompt: Prompt, criteria: Sequence[Criterion]) -> Prompt:
         if some:
             lines += [head, *(f"- {c.text} ({c.points:g} points)" for c in some)]
     text = "\n".join([*lines, "Do not mention the criteria in the response."])
-    if isinstance(prompt, str):
-        return f"{text}\n\n{prompt}"
-    if not is_messages(prompt):
-        raise ConfigError("a scaffold needs a prompt of text or messages, not of token ids: give show=")
-    first, *others = prompt
-    if first["role"] != "system":
-        return [{"role": "system", "content": text}, *prompt]
-    system: Message = {**first, "content": f"{first['content']}\n\n{text}"}
-    return [system, *others]
+    return with_instruction(prompt, text)

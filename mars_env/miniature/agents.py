@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from mars_env.errors import ConfigError
 from mars_env.miniature import protocol
@@ -77,6 +77,16 @@ class MiniatureAgent:
     def __repr__(self) -> str:
         return f"MiniatureAgent({self.role!r}, policy={self.policy!r})"
 
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: its role and model, and how the model is asked."""
+        return {
+            "role": self.role,
+            "policy": self.policy,
+            "forced": self._forced,
+            "sampling": self.sampling,
+            "model": self.model,
+        }
+
     def prompt(self, observation: Observation) -> str:
         """The prompt of a turn, with the forced piece at its end."""
         return prompt(self.role, observation) + self._forced
@@ -85,7 +95,9 @@ class MiniatureAgent:
         """Sample n actions; in their texts numbers are written in the ordinary order."""
         sampling = replace(self.sampling, seed=seed)
         completions = await self.model.complete(self.prompt(observation), n, sampling)
-        return [Action(protocol.flip(self._forced + found.text), (found,)) for found in completions]
+        return [
+            Action(protocol.flip(self._forced + completion.text), (completion,)) for completion in completions
+        ]
 
 
 def team(model: Model, *, policy: str = "", temperature: float = 1.0) -> dict[str, MiniatureAgent]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mars_env.api import load_problems
-from mars_env.envs import Game, SolveVerifyCorrect
+from mars_env.envs import Game, solve_verify_correct
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.statistics import Estimate
 from mars_env.grading import grader_for
@@ -44,10 +44,10 @@ async def train_team(
 ) -> TrainedMiniature:
     """Train the shipped miniature, one model for all roles; from the directory's newest checkpoint on."""
     models = dict.fromkeys(LIMITS, load())
-    game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
-    settings = recipe.marsrl.model_copy(update={"seed": seed})
+    game = Game(solve_verify_correct(**recipe.training), grader_for("math"))
+    settings = recipe.marsrl.with_(seed=seed, out=None if directory is None else str(directory))
     team = miniature_team(settings, game, models, recipe)
-    history = await train(game, team, training_problems(seed), settings, loggers=loggers, directory=directory)
+    history = await train(game, team, training_problems(seed), settings, loggers=loggers)
     return TrainedMiniature(models, tuple(history))
 
 
@@ -80,7 +80,7 @@ async def evaluate_team(
     team: TrainedMiniature, seed: int, recipe: Recipe = RECIPE, *, forced: Mapping[str, str] | None = None
 ) -> list[Tree]:
     """One episode of the whole team on every held-out problem; `forced` as in `TrainedMiniature.agents`."""
-    game = Game(SolveVerifyCorrect(recipe.inference), grader_for("math"))
+    game = Game(solve_verify_correct(**recipe.inference), grader_for("math"))
     jobs = [Job(problem, 0) for problem in held_out(seed, recipe)]
     return await collect(game, team.agents(recipe, forced), jobs, seed=seed, concurrency=len(jobs))
 

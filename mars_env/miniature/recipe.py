@@ -3,12 +3,12 @@
 Chosen on training seeds from 100 up; reported runs use seeds 0 to 9.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
-from pydantic import BaseModel, PositiveFloat, PositiveInt, field_serializer
+from pydantic import BaseModel, PositiveFloat, PositiveInt
 
 from mars_env.envs import GroupedSettings
-from mars_env.envs.solve_verify_correct import TRAINING, Schedule
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.recipes import RunSettings
 
@@ -20,9 +20,13 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
     """Graded by the ordinary mathematics grader, with the paper's 0/1 rewards."""
     temperature: PositiveFloat = 1.0
     """In training and in evaluation (the paper: 0.85 and 0.6): slips are what training removes."""
-    training: Schedule = TRAINING
+    training: Mapping[str, Any] = {
+        "rounds": 2, "accept_after": 1, "give_up_after": 10, "ends_with": "corrector"
+    }  # fmt: skip
     """S, V, C, V, C, as in the paper: at most 72 samples per problem."""
-    inference: Schedule = Schedule(rounds=3, accept_after=1)
+    inference: Mapping[str, Any] = {
+        "rounds": 3, "accept_after": 1, "give_up_after": 10, "ends_with": "verifier"
+    }  # fmt: skip
     """Up to three corrections, one pass accepts (the paper: ten and four), so that evaluation stays short."""
     marsrl: RunSettings = RunSettings(
         steps=30,
@@ -33,26 +37,14 @@ class Recipe(BaseModel, frozen=True, extra="forbid"):
             warmup_updates=5,
             betas=(0.9, 0.98),
             max_grad_norm=1.0,
-            old_logprobs="trainer",  # training is synchronous: samples are never stale
             uniform_groups="drop",  # this and the next as the recorded rows were made; the papers count them
             shared_prefixes=False,
-            correct_engine=False,
         ),
     )
     """Groups of 8, two branches, as in the paper; balanced sampling, because with adaptive sampling the
     Verifier sees hardly any right solution of so weak a Solver."""
     evaluation_problems: PositiveInt = 1000
     """Held-out problems of one evaluation."""
-
-    @field_serializer("marsrl")
-    def _hashed(self, run: RunSettings) -> dict[str, Any]:
-        """As the ledger's rows are hashed: without newer settings at their defaults."""
-        values = run.model_dump(mode="json")
-        default = RunSettings().model_dump(mode="json")
-        newer = {n for n in ("sampling", "segment_tokens", "pipeline") if values[n] == default[n]}
-        return {n: value for n, value in values.items() if n not in newer} | {
-            "concurrency": run.pipeline.concurrency
-        }
 
 
 RECIPE: Final = Recipe()

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from mars_env.models.batching import BatchLimits as BatchLimits
     from mars_env.models.hf import HFModel as HFModel
     from mars_env.models.http import HTTPModel as HTTPModel
-    from mars_env.models.scripted import RecordingModel as RecordingModel
-    from mars_env.models.scripted import ReplayModel as ReplayModel
     from mars_env.models.scripted import ScriptedModel as ScriptedModel
     from mars_env.models.tiny import tiny_model as tiny_model
     from mars_env.models.vllm import VLLMModel as VLLMModel

@@ -1,14 +1,15 @@
 """Concurrent requests gathered into batches: the torch-free part of in-process models.
 
-Requests that come later join the batch under way, as others leave it. With `whole_waves` they wait until all
-are answered, so that the batches, and every bit of the answers, are the same in each run.
+Requests made at the same time are a wave. It is answered as a whole before the next one begins, so the
+batches, and every bit of the answers, are the same in each run: engines sort the requests of a wave.
 """
 
 import asyncio
+import concurrent.futures
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -21,17 +22,28 @@ A = TypeVar("A")
 QUIET_TURNS = 16
 """Turns of the event loop without a new request after which a wave starts."""
 
-engine_lock = threading.RLock()
-"""Held while a batch runs, and while weights change: one at a time in a process."""
+_locks: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
+_device_locks: dict[Any, threading.Lock] = {}
+_registry_lock = threading.Lock()
+
+
+def lock_of(module: Any) -> threading.RLock:
+    """The lock of a model's weights, held while they compute or change. Adapters share that of their base."""
+    with _registry_lock:
+        return _locks.setdefault(getattr(module, "shared_base", module), threading.RLock())
+
+
+def _lock_of_device(device: Any) -> threading.Lock:
+    with _registry_lock:
+        return _device_locks.setdefault(device, threading.Lock())
 
 
 @dataclass(eq=False, slots=True)
 class Ticket(Generic[Q, A]):
-    """A pending request, the future of its answer, and whether its wave is a whole one (`whole_waves`)."""
+    """A pending request, and the future of its answer."""
 
     request: Q
-    future: asyncio.Future[A]
-    whole: bool = False
+    future: asyncio.Future[A] | concurrent.futures.Future[A]
 
     @property
     def dropped(self) -> bool:
@@ -57,10 +69,18 @@ class BatchLimits:
 
 
 class WaveEngine(Protocol[Q, A]):
-    """An engine that runs batches: called in a worker thread, one engine per process at a time."""
+    """An engine that answers waves, in a worker thread."""
+
+    @property
+    def device(self) -> Any:
+        """Where it computes: engines on one device run in turn."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while it runs."""
 
     def run(self, tickets: Sequence[Ticket[Q, A]]) -> Mapping[Ticket[Q, A], A | BaseException]:
-        """Answers, or errors, by ticket. It is called again with the others, and with new ones after them."""
+        """The answer to each ticket that has not been dropped, or its error."""
 
 
 @dataclass(eq=False, slots=True)
@@ -69,30 +89,21 @@ class _Queue:
 
     waiting: dict[Any, list[Ticket[Any, Any]]] = field(default_factory=dict)
     arrived: int = 0
-    whole: bool = False
-    """Whether new requests wait until all others are answered."""
     pump: asyncio.Task[None] | None = None
     outside: int = 0
     """Steps (see `hold_waves`) that are at work, not waiting for a wave."""
-    leaving: list[asyncio.Future[None]] = field(default_factory=list)
-    """Those that wait until there are none, in the order in which they started."""
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there are none."""
 
     def count_outside(self, change: int) -> None:
         self.outside += change
-        if not self.outside:
-            asyncio.get_running_loop().call_soon(self._let_go)  # also the last one goes in its turn
-
-    def _let_go(self) -> None:
         if self.outside:
-            return
-        leaving, self.leaving = self.leaving, []
-        for place in leaving:
-            if not place.done():
-                place.set_result(None)
+            self.idle.clear()
+        else:
+            self.idle.set()
 
 
 _queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue] = weakref.WeakKeyDictionary()
-_queues_lock = threading.Lock()
 
 
 @dataclass(eq=False, slots=True)
@@ -114,42 +125,31 @@ _step: ContextVar[_Step | None] = ContextVar("step", default=None)
 
 def _queue() -> _Queue:
     """The queue of the running event loop."""
-    with _queues_lock:
+    with _registry_lock:
         return _queues.setdefault(asyncio.get_running_loop(), _Queue())
-
-
-def whole_waves() -> None:
-    """From now on, new requests in this event loop wait until all others are answered."""
-    _queue().whole = True
 
 
 @asynccontextmanager
 async def hold_waves() -> AsyncGenerator[None]:
     """Let no wave start during work of unpredictable length that leads to requests, such as grading.
 
-    What runs concurrently ends together, in the order in which it started, so the waves do not depend on how
-    long it takes. Requests made inside are served as usual.
+    So the waves do not depend on how long it takes; engines sort their requests, so the order in which it
+    ends does not matter. Requests made inside are served as usual.
     """
     outer, queue = _step.get(), _queue()
     if outer is not None and outer.queue is queue and not outer.ended:
         yield
         return
-    place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    queue.leaving.append(place)
     queue.count_outside(1)
     step = _Step(queue)
     token = _step.set(step)
     try:
         yield
-    except BaseException:
-        place.cancel()  # a failed one does not wait for the others
-        raise
     finally:
         _step.reset(token)
         step.ended = True
         if not step.requests:
             queue.count_outside(-1)
-    await place
 
 
 async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
@@ -160,73 +160,65 @@ async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
     nothing but models. All engines of a loop share its waves for the same reason.
     """
     loop, queue = asyncio.get_running_loop(), _queue()
-    ticket: Ticket[Q, A] = Ticket(request, loop.create_future(), queue.whole)
-    queue.waiting.setdefault(engine, []).append(ticket)
+    answer: asyncio.Future[A] = loop.create_future()
+    queue.waiting.setdefault(engine, []).append(Ticket(request, answer))
     queue.arrived += 1
     if queue.pump is None or queue.pump.done():
         queue.pump = loop.create_task(_pump(queue), name="mars-env-batching")
     step = _step.get()
     if step is None or step.queue is not queue:
-        return await ticket.future
+        return await answer
     step.count(1)  # it waits for a wave, so no wave must wait for it
     try:
-        return await ticket.future
+        return await answer
     finally:
         step.count(-1)
 
 
 async def _pump(queue: _Queue) -> None:
     """Run waves until no request is pending."""
-    pending: dict[Any, list[Ticket[Any, Any]]] = {}
+    wave: dict[Any, list[Ticket[Any, Any]]] = {}
     try:
-        while queue.waiting or pending:
+        while queue.waiting:
             await _idle(queue)
             wave, queue.waiting = queue.waiting, {}
-            for engine, tickets in wave.items():
-                pending.setdefault(engine, []).extend(tickets)
-            for ticket, answer in (await asyncio.to_thread(_run, pending, whole=queue.whole)).items():
-                if ticket.future.done():
-                    continue
-                if isinstance(answer, BaseException):
-                    ticket.future.set_exception(answer)
-                else:
-                    ticket.future.set_result(answer)
-            for engine, tickets in [*pending.items()]:
-                tickets[:] = [ticket for ticket in tickets if not ticket.future.done()]
-                if not tickets:
-                    del pending[engine]
+            runs = (asyncio.to_thread(_run, engine, tickets) for engine, tickets in wave.items())
+            for answers in await asyncio.gather(*runs):  # in the same order, whichever engine ends first
+                _answer(answers)
     finally:
         queue.pump = None  # a task holds its loop, and the loop is the queue's weak key
         # Requests remain only if the loop is closing: their callers must not wait for ever.
-        for ticket in (t for group in (*pending.values(), *queue.waiting.values()) for t in group):
+        for ticket in (t for tickets in (*wave.values(), *queue.waiting.values()) for t in tickets):
             if not ticket.future.done():
                 ticket.future.cancel()
+
+
+def _answer(answers: Mapping[Ticket[Q, A], A | BaseException]) -> None:
+    """Bring answers to those who wait for them."""
+    for ticket, answer in answers.items():
+        if ticket.future.done():
+            continue
+        if isinstance(answer, BaseException):
+            ticket.future.set_exception(answer)
+        else:
+            ticket.future.set_result(answer)
 
 
 async def _idle(queue: _Queue) -> None:
     quiet, seen = 0, -1
     while quiet < QUIET_TURNS:
         if queue.outside:
-            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            queue.leaving.append(place)
-            await place
+            await queue.idle.wait()
             quiet = 0
         await asyncio.sleep(0)
         quiet, seen = (quiet + 1, seen) if queue.arrived == seen else (0, queue.arrived)
 
 
 def _run(
-    pending: Mapping[WaveEngine[Any, Any], Sequence[Ticket[Any, Any]]], *, whole: bool
-) -> dict[Ticket[Any, Any], Any]:
-    """What the engines answer now; all of it, if the waves are whole."""
-    answers: dict[Ticket[Any, Any], Any] = {}
-    for engine, tickets in pending.items():
-        left = list(tickets)
-        with engine_lock:
-            while left:
-                try:
-                    answers |= engine.run(left)
-                except Exception as error:  # it fails its own requests, not those of other engines
-                    answers |= dict.fromkeys(left, error)
-                left = [ticket for ticket in left if ticket not in answers] if whole else []
-    return answers
+    engine: WaveEngine[Q, A], tickets: Sequence[Ticket[Q, A]]
+) -> Mapping[Ticket[Q, A], A | BaseException]:
+    with engine.lock, _lock_of_device(engine.device):
+        try:
+            return engine.run(tickets)
+        except Exception as error:  # it fails its own requests, not those of other engines
+            return dict.fromkeys(tickets, error)

@@ -1,4 +1,4 @@
-"""Where a checkpoint is: a folder here, the cache of the Hugging Face hub, or the hub."""
+"""Checkpoints: from a folder here, the cache of the Hugging Face hub, or the hub."""
 
 import json
 import re
@@ -10,53 +10,38 @@ from typing import Any
 from mars_env.errors import ConfigError
 from mars_env.lazy import needs
 
-PATIENCE = 5.0
-"""Seconds that the hub may take to answer."""
-
 _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
-def is_here(checkpoint: str | Path) -> bool:
-    """Whether a checkpoint is read from this machine: from a folder, or since the hub cannot be reached.
-
-    Pass it to transformers as ``local_files_only``: transformers asks a hub that is out of reach again and
-    again, here it is asked once.
+def from_checkpoint(checkpoint: str | Path, *loaders: Callable[..., Any]) -> list[Any]:
+    """What loaders of transformers (``AutoTokenizer.from_pretrained``) read; the hub is asked last.
 
     Raises:
-        ConfigError: There is no such folder, and the hub cannot have it, or cannot be reached and its cache
-            here does not hold it.
+        ConfigError: There is no such folder, and the hub cannot have it; or it cannot be read.
     """
     name = str(checkpoint)
-    if name and Path(name).is_dir():
-        return True
-    if isinstance(checkpoint, Path) or _HUB_NAME.fullmatch(name) is None:
+    is_folder = bool(name) and Path(name).is_dir()
+    if not is_folder and (isinstance(checkpoint, Path) or _HUB_NAME.fullmatch(name) is None):
         raise ConfigError(f"there is no checkpoint {name!r:.300}")
-    from huggingface_hub import model_info, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]  # httpx's or httpx2's
-
     try:
-        model_info(name, timeout=PATIENCE)
-    except HfHubHTTPError:  # an answer; transformers says what it means
-        return False
-    except (OSError, ValueError, HTTPError) as error:
-        if not isinstance(try_to_load_from_cache(name, "config.json"), str):
-            why = "it is neither a folder nor in the cache of the Hugging Face hub, which cannot be reached"
-            raise ConfigError(f"there is no checkpoint {name!r:.300}: {why}") from error
-        return True
-    return False
-
-
-def from_checkpoint(checkpoint: str | Path, *loaders: Callable[..., Any]) -> list[Any]:
-    """What loaders of transformers (``AutoTokenizer.from_pretrained``) read, or a `ConfigError`."""
-    here = is_here(checkpoint)
-    try:
-        return [loader(checkpoint, local_files_only=here) for loader in loaders]
+        try:
+            return [loader(checkpoint, local_files_only=True) for loader in loaders]
+        except OSError:  # not in the cache, or not all of it
+            if is_folder:
+                raise
+        return [loader(checkpoint) for loader in loaders]
     except (OSError, ValueError, KeyError) as error:
-        config, base = Path(checkpoint) / "adapter_config.json", ""
-        if config.is_file():
-            name = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
-            base = f", an adapter on {name!r},"
-        raise ConfigError(f"the checkpoint {str(checkpoint)!r}{base} cannot be loaded: {error}") from error
+        base = _base_of(Path(checkpoint))
+        raise ConfigError(f"the checkpoint {name!r}{base} cannot be loaded: {error}") from error
+
+
+def _base_of(folder: Path) -> str:
+    """Words that name the base of an adapter, if the folder holds one."""
+    config = folder / "adapter_config.json"
+    if not config.is_file():
+        return ""
+    name = json.loads(config.read_text(encoding="utf-8")).get("base_model_name_or_path")
+    return f", an adapter on {name!r},"
 
 
 def load_model(kind: Any, checkpoint: str | Path, device: str | None, dtype: str) -> tuple[Any, Any]:

@@ -1,19 +1,16 @@
 """`HFModel`: a transformers model in this process, batched, with exact token ids and log-probabilities."""
 
-import inspect
-from asyncio import AbstractEventLoop
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from mars_env.checks import require_integer
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.identity import full_name
 from mars_env.lazy import needs
-from mars_env.models.batching import BatchLimits, Ticket, engine_lock, submit
+from mars_env.models.batching import BatchLimits, Ticket, lock_of, submit
 from mars_env.models.checkpoint import load_model
 from mars_env.models.requests import Sampled, ScoringTokenModel, sampled_completion
 from mars_env.types import Completion, Sampling
@@ -22,8 +19,16 @@ with needs("hf", "HFModel needs torch and transformers"):
     import torch
     from transformers import AutoModelForCausalLM
 
-    from mars_env.models.hf_decoding import Batch, SampleRequest, SampleRow, ScoreRequest, given_logprobs
-    from mars_env.models.hf_step import Step, step_of
+    from mars_env.models.checksums import Checksum, checksums
+    from mars_env.models.hf_decoding import (
+        Decoding,
+        SampleRequest,
+        SampleRow,
+        ScoreRequest,
+        given_logprobs,
+        sampling_gap,
+    )
+    from mars_env.models.hf_module import NO_END, exact_context, validate_context
 
 
 _Ticket = Ticket[SampleRequest | ScoreRequest, list[Completion]]
@@ -49,7 +54,8 @@ class HFModel(ScoringTokenModel):
         device: Where a checkpoint is put; by default the GPU if there is one. A pair is not moved.
         dtype: Of a checkpoint's weights, e.g. ``"bfloat16"``; by default as stored.
         batch: How much is decoded together.
-        context: Most tokens of prompt and completion together; by default, and at most, the model's own.
+        context: Most tokens of prompt and completion together; by default, and at most, the model's own, as
+            far as the length of a text does not change its positions (longrope, dynamic NTK).
         name: Name in messages and the default policy name of agents.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
 
@@ -58,8 +64,8 @@ class HFModel(ScoringTokenModel):
 
     Raises:
         MissingExtra: On import, where torch or transformers is not installed.
-        ConfigError: The checkpoint cannot be loaded, or is a recurrent model (Mamba, RWKV), or a
-            Falcon with alibi.
+        ConfigError: The checkpoint cannot be loaded, is not exact in the context that was given, or gives
+            other probabilities with its cache than without, as some recurrent models do.
     """
 
     def __init__(  # public edge: friendly keywords, each with a default
@@ -81,17 +87,25 @@ class HFModel(ScoringTokenModel):
         else:
             self.module, self.tokenizer = model
             self._checkpoint, self.name = full_name(type(self.module)), name or "hf"
-        require_cache(self.module, self.name)
-        self.version, self.refreshes, self.limits = 0, 0, batch or BatchLimits()
-        self._running: WeakKeyDictionary[AbstractEventLoop, _Running] = WeakKeyDictionary()
+        self.version, self.limits = 0, batch or BatchLimits()
         self.template_options = dict(template_options or {})
         config = self.module.config.get_text_config(decoder=True)
-        own: int = getattr(config, "max_position_embeddings", None) or 2**31
-        self.context = own if context is None else min(own, context)
+        with explained(ConfigError, self.name, ConfigError):
+            validate_context(config, context or 0)
+            self._validate_sampling(config.vocab_size)
+        longest = min(getattr(config, "max_position_embeddings", None) or NO_END, exact_context(config))
+        self.context: int = longest if context is None else min(longest, context)
         self.vocabulary: int = config.vocab_size
         self._eos = _stop_tokens(self.module, self.tokenizer)
-        self._attention: str = getattr(config, "_attn_implementation", "eager") or "eager"
-        self._step: Step | None = None
+
+    def _validate_sampling(self, vocabulary: int) -> None:
+        """Raise a `ConfigError` for a model whose samples have other probabilities than its texts."""
+        kind = type(self.module).__name__
+        cannot = f"HFModel cannot sample from {kind}, use vLLM"
+        with self.lock, explained(ConfigError, cannot, *_FAULTS, AttributeError):
+            gap = sampling_gap(self.module, vocabulary)
+        if not gap < (1e-2 if self.module.dtype == torch.float32 else 1.0):
+            raise ConfigError(f"{cannot}: with its cache it gives other probabilities than without")
 
     def __repr__(self) -> str:
         return f"HFModel({self.name!r}, version={self.version})"
@@ -108,6 +122,21 @@ class HFModel(ScoringTokenModel):
         }
 
     @property
+    def lock(self) -> threading.RLock:
+        """Held while the weights compute or change."""
+        return lock_of(self.module)
+
+    @property
+    def dtype(self) -> str:
+        """The weights' type, e.g. ``"float32"``."""
+        return str(self.module.dtype).removeprefix("torch.")
+
+    def checksums(self) -> dict[str, Checksum]:
+        """The checksums of all weights, by name."""
+        with self.lock:
+            return checksums(self.module.state_dict())
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.module.parameters()).device
@@ -115,28 +144,26 @@ class HFModel(ScoringTokenModel):
     async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
         return await submit(self, SampleRequest(ids, n, sampling, room))
 
-    async def _scored(self, given: Completion) -> Completion:
-        [scored] = await submit(self, ScoreRequest(given.prompt_ids, given.token_ids))
-        return replace(given, logprobs=scored.logprobs, versions=scored.versions)
+    async def _scored(self, completion: Completion) -> Completion:
+        [scored] = await submit(self, ScoreRequest(completion.prompt_ids, completion.token_ids))
+        return replace(completion, logprobs=scored.logprobs, versions=scored.versions)
 
     def refresh(self, weights: Any = None, version: int | None = None) -> None:
         """Replace the weights in place.
 
-        Completions under way read their prompts and tokens again with the new weights, and continue;
-        `Completion.versions` tells which weights sampled which tokens.
+        It waits for the batch under way, so all tokens of a completion are of one version.
 
         Args:
             weights: A state dict, or a module with the same parameters; None if the module was
                 changed from outside (a trainer that shares it) and only the version is new.
             version: The new version; by default one more than the old.
         """
-        with engine_lock:
+        with self.lock:
             if weights is not None:
                 state = weights if isinstance(weights, Mapping) else weights.state_dict()
                 with torch.no_grad():
                     self.module.load_state_dict(state)
             self.version = self.version + 1 if version is None else version
-            self.refreshes += 1
 
     def logprobs(
         self, prompt_ids: Sequence[int], token_ids: Sequence[int], temperature: float = 1.0
@@ -147,161 +174,94 @@ class HFModel(ScoringTokenModel):
         up to rounding; a temperature of 0 is read as 1, as in `Completion`. See also `score`.
         """
         row = ScoreRequest(tuple(prompt_ids), tuple(token_ids))
-        with engine_lock, _quiet(self.module):
+        with self.lock:
             [values] = given_logprobs(
                 self.module, [row], vocabulary=self.vocabulary, temperature=temperature or 1.0
             )
         return list(values)
 
     def run(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
-        """Go on with requests; called by `mars_env.models.batching` in a worker thread."""
-        loop = tickets[0].future.get_loop()
-        running = self._running.setdefault(loop, _Running(self))
-        answers = running.advance(tickets)
-        if all(ticket in answers for ticket in tickets):
-            del self._running[loop]
-        return answers
+        """Answer a wave of requests; called by `mars_env.models.batching` in a worker thread."""
+        answers = self._scores(tickets)
+        rows = [
+            SampleRow(ticket, ticket.request, i)
+            for ticket in tickets
+            if isinstance(ticket.request, SampleRequest) and not ticket.dropped
+            for i in range(ticket.request.n)
+        ]
+        samples: dict[SampleRow, Sampled] = {}
+        failures: dict[_Ticket, ModelError] = {}
+        for batch in _batches(rows, self.limits):
+            try:
+                samples |= self._decoded(batch)
+            except _FAULTS as error:
+                failures |= dict.fromkeys((row.ticket for row in batch), _failure(self.name, error))
+        return answers | self._completions([row for row in rows if row in samples], samples) | failures
 
-    def batch(self) -> Batch:
-        """An empty batch with the present weights."""
-        step = self._step = self._step or step_of(self.module, self._attention)
-        return Batch(self.module, step, self._attention, self.tokenizer, self._eos, self.version)
-
-    def scores(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
-        """The answers to those requests that ask for log-probabilities of given tokens."""
-        asked = {t: t.request for t in tickets if isinstance(t.request, ScoreRequest) and not t.dropped}
+    def _decoded(self, rows: Sequence[SampleRow]) -> dict[SampleRow, Sampled]:
+        """The samples of a batch; by halves, if it is too large for the memory."""
         try:
-            with _quiet(self.module):
-                found = given_logprobs(self.module, list(asked.values()), vocabulary=self.vocabulary)
+            return Decoding(self.module, self.tokenizer, self._eos, rows).run(self.version)
+        except torch.OutOfMemoryError:
+            if len(rows) == 1:
+                raise
+        half = len(rows) // 2
+        return self._decoded(rows[:half]) | self._decoded(rows[half:])
+
+    def _completions(
+        self, rows: Sequence[SampleRow], samples: Mapping[SampleRow, Sampled]
+    ) -> dict[_Ticket, list[Completion]]:
+        """What was sampled, by request."""
+        completions: dict[_Ticket, list[Completion]] = {row.ticket: [] for row in rows}
+        tokens = [list(samples[row].token_ids) for row in rows]
+        texts = self.tokenizer.batch_decode(tokens, skip_special_tokens=True) if rows else []
+        for row, text in zip(rows, texts, strict=True):
+            request = row.request
+            completion = sampled_completion(request.ids, request.sampling, samples[row], text)
+            completions[row.ticket].append(completion)
+        return completions
+
+    def _scores(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
+        """The answers to those requests that ask for log-probabilities of given tokens."""
+        requests = {t: t.request for t in tickets if isinstance(t.request, ScoreRequest) and not t.dropped}
+        try:
+            scores = given_logprobs(self.module, list(requests.values()), vocabulary=self.vocabulary)
         except _FAULTS as error:
-            return dict.fromkeys(asked, _failure(self.name, error))
+            return dict.fromkeys(requests, _failure(self.name, error))
         return {
             ticket: [Completion("", logprobs=logprobs, versions=((self.version, len(logprobs)),))]
-            for ticket, logprobs in zip(asked, found, strict=True)
+            for ticket, logprobs in zip(requests, scores, strict=True)
         }
 
-    def completions(self, rows: Sequence[SampleRow]) -> list[Completion]:
-        """What rows that have ended are."""
-        texts = self.tokenizer.batch_decode([list(row.tokens) for row in rows], skip_special_tokens=True)
-        return [
-            sampled_completion(
-                row.ids, row.sampling, Sampled(row.tokens, row.logprobs, row.finish, row.versions), text
-            )
-            for row, text in zip(rows, texts, strict=True)
-        ]
+
+def _batches(rows: Sequence[SampleRow], limits: BatchLimits) -> Iterator[list[SampleRow]]:
+    """Rows in the order of their prompts' lengths, as many together as the limits allow."""
+    batch: list[SampleRow] = []
+    tokens = 0
+    for row in sorted(rows, key=_place):
+        size = len(row.request.ids) + row.request.room
+        if batch and (len(batch) == limits.rows or tokens + size > limits.tokens):
+            yield batch
+            batch, tokens = [], 0
+        batch.append(row)
+        tokens += size
+    if batch:
+        yield batch
 
 
-class _Running:
-    """The requests of one event loop that are under way."""
-
-    def __init__(self, model: HFModel) -> None:
-        self.model, self.limits, self.refreshes = model, model.limits, model.refreshes
-        self.batch: Batch | None = None
-        self.waiting: list[SampleRow] = []
-        self.joining: list[SampleRow] = []
-        self.found: dict[_Ticket, dict[int, Completion]] = {}
-
-    def advance(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
-        """Decode until some samples have ended; the requests that are answered thereby."""
-        model, new = self.model, [ticket for ticket in tickets if ticket not in self.found]
-        answers = model.scores(new)
-        for ticket in new:
-            if isinstance(request := ticket.request, SampleRequest):
-                self.found[ticket] = {}
-                for i in range(request.n):
-                    self.waiting.append(SampleRow(ticket, i, request.ids, request.sampling, request.room))
-        self.waiting.sort(key=lambda row: len(row.ids))
-        self._forget({ticket: [] for ticket in (*self.found, *tickets) if ticket.dropped}, answers)
-        try:
-            ended = self._decoded(any(ticket.whole for ticket in tickets))
-            completions = model.completions(ended)
-        except _FAULTS as error:
-            rows = [*self.joining, *(self.batch.rows if self.batch else ())]
-            self.batch, self.joining = None, []
-            if isinstance(error, torch.OutOfMemoryError) and len(rows) > 1:
-                # Nothing is lost: a row's tokens do not depend on its batch.
-                self.limits = replace(self.limits, rows=len(rows) // 2)
-                for row in rows:
-                    row.versions = ()
-                self.waiting = [*rows, *self.waiting]
-                return answers
-            self._forget({row.ticket: _failure(model.name, error) for row in rows}, answers)
-            return answers
-        for row, completion in zip(ended, completions, strict=True):
-            if row.ticket in self.found:
-                self.found[row.ticket][row.sample] = completion
-        whole = {
-            ticket: [found[i] for i in range(len(found))]
-            for ticket, found in self.found.items()
-            if isinstance(ticket.request, SampleRequest) and len(found) == ticket.request.n
-        }
-        self._forget(whole, answers)
-        return answers
-
-    def _decoded(self, whole: bool) -> list[SampleRow]:
-        """The rows that end next, after those that wait have joined as far as there is room.
-
-        In a whole wave they wait until the batch is empty, so a batch is the same whatever ends first.
-        """
-        with _quiet(self.model.module):
-            if self.batch is None or not self.batch.rows:
-                self.batch = self.model.batch()
-            elif self.refreshes != self.model.refreshes:
-                self.batch.use(self.model.version)
-            self.refreshes = self.model.refreshes
-            room = 0 if whole and self.batch.rows else self.batch.room(self.limits, self.waiting)
-            self.joining, self.waiting = self.waiting[:room], self.waiting[room:]
-            if self.joining:
-                self.batch.join(self.joining)
-            self.joining = []
-            return self.batch.advance() if self.batch.rows else []
-
-    def _forget(
-        self,
-        ended: Mapping[_Ticket, list[Completion] | BaseException],
-        answers: dict[_Ticket, list[Completion] | BaseException],
-    ) -> None:
-        """Answer requests, and drop what is left of them."""
-        answers |= ended
-        for ticket in ended:
-            self.found.pop(ticket, None)
-        self.waiting = [row for row in self.waiting if row.ticket not in ended]
-        if self.batch is not None:
-            self.batch.drop([row for row in self.batch.rows if row.ticket in ended])
-
-
-@contextmanager
-def _quiet(module: Any) -> Iterator[None]:
-    """Evaluation mode without gradients; the training mode is restored."""
-    training = module.training
-    if training:
-        module.eval()
-    try:
-        with torch.no_grad():  # not inference_mode: a trainer may share the module and its buffers
-            yield
-    finally:
-        if training:
-            module.train()
-
-
-def require_cache(module: Any, name: str) -> None:
-    """Reject a model that ignores keys and values, where each token would be sampled as the second."""
-    kind = type(module)
-    if not kind.__module__.startswith("transformers.models."):  # an adapter has no `forward`
-        return
-    if "past_key_values" not in inspect.signature(kind.forward).parameters:
-        raise ConfigError(f"{name}: {kind.__name__} keeps no keys and values, which HFModel needs: use vLLM")
-    if getattr(module.config, "alibi", False):  # Falcon reads it off a mask of two dimensions
-        raise ConfigError(f"{name}: HFModel cannot sample from {kind.__name__} with alibi: use vLLM")
+def _place(row: SampleRow) -> tuple[Any, ...]:
+    """Sorts rows by their prompts' lengths, and so that the order in which they came does not matter."""
+    request, sampling = row.request, row.request.sampling
+    return len(request.ids), request.ids, request.room, sampling.temperature, sampling.seed or 0, row.index
 
 
 def _stop_tokens(module: Any, tokenizer: Any) -> frozenset[int]:
     """Every end-of-sequence token that the generation config, the config or the tokenizer names."""
-    found: set[int] = set()
+    tokens: set[int] = set()
     for holder in (getattr(module, "generation_config", None), module.config, tokenizer):
         value = getattr(holder, "eos_token_id", None)
-        found.update([value] if isinstance(value, int) else value or ())
-    return frozenset(found)
+        tokens.update([value] if isinstance(value, int) else value or ())
+    return frozenset(tokens)
 
 
 def _failure(name: str, error: Exception) -> ModelError:

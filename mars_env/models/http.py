@@ -1,27 +1,34 @@
 """`HTTPModel`: a model behind an OpenAI-compatible server (vLLM, SGLang, llama.cpp, OpenAI ...)."""
 
-import asyncio
 import json
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-import aiohttp
-
 from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.gate import SERVED, Spellings, map_strings, safe_messages
 from mars_env.identity import digest_of
 from mars_env.models import openai_dialect as dialect
-from mars_env.models.endpoint import Endpoint, Endpoints
-from mars_env.models.http_scoring import Read, RequestRefused, Scorer, T
-from mars_env.models.requests import check_request, is_messages, is_token_ids, plain_chat, require_fit
+from mars_env.models.endpoint import Endpoint, Endpoints, now
+from mars_env.models.http_scoring import Read, Scorer, T
+from mars_env.models.requests import (
+    check_request,
+    is_messages,
+    is_token_ids,
+    plain_chat,
+    require_fit,
+    with_messages,
+)
+from mars_env.models.retries import Attempts, RequestFailed, Retries
 from mars_env.models.secrets import Secrets, api_key
+from mars_env.models.token_gate import gate_of
 from mars_env.net import NETWORK_ERRORS, UNREADABLE, Answer, BodyTooLong, request
 from mars_env.seeds import derive_seed
-from mars_env.sync import Gate, gather_all
-from mars_env.text import logger, one_line
+from mars_env.sync import Gate, gather_samples
+from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Completion, FinishReason, Prompt, Sampling
 
 log = logger(__name__)
@@ -29,11 +36,11 @@ log = logger(__name__)
 _LIST_BYTES = 2**24
 """Most of a list of models that is read; hosts of many models describe each."""
 
-_PATIENCE = 30.0
+_LIST_SECONDS = 30.0
 """Seconds that a server may take to list its models before a run."""
 
-_NOT_TAKEN = frozenset({429, 502, 503, *range(520, 524), 529})
-"""Statuses by which a server or what is in front of it takes no requests for now."""
+CONTROL = Sampling(max_tokens=16, temperature=1.0, overflow="unknown")
+"""How a harmless request is sampled, to see whether a server answers; some servers refuse smaller limits."""
 
 _OWN = ("model", "messages", "prompt", "n", "seed", "stop", "stream", "temperature", "top_p", "top_k")
 """Fields of a request that the model sets."""
@@ -46,21 +53,18 @@ class HTTPModel:
     time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again; any other
     status is a `ModelError` at once.
 
-    **Outages.** After a failure an endpoint rests, longer each time, not before ``Retry-After``; then it gets
-    one request at a time until one succeeds. All calls wait while no endpoint is ready. A request that no
-    server took (no connection, 429, 502, 503, 520 to 523, 529), or that failed together with others, does not
-    count as an attempt. A call that has waited for `patience` seconds raises `ServerDown`, which ends a run;
-    the same command continues it.
+    **Outages.** No request waits because another one failed. Each is tried again on the other endpoints, then
+    after a pause that doubles each time, not before ``Retry-After``. A failure counts once the servers have
+    answered another request after it, or else a harmless one of at most 16 tokens; after `attempts` of them
+    the request is given up. While they answer nothing it waits; after `patience` seconds the call raises
+    `ServerDown`, which ends a run; the same command continues it.
 
-    **Replicas.** Of several endpoints each request goes to the least busy. One that cannot be reached is left
-    out until ``/health`` beside ``/v1``, asked every `health_interval` seconds, is well. `drain` takes an
-    endpoint out, `admit` puts one in.
+    **Replicas.** Of several endpoints each request goes to the least busy of those that answered their last
+    request. One that did not gets a request every five seconds.
 
     **Seeds.** A call for samples i, i+1 ... carries the upper 31 bits of ``derive_seed(seed, i)``. Servers
-    differ in what they do with one seed for several samples: vLLM's current engine gives sample j the seed +
-    j; some older servers return n equal samples. With ``samples_per_call=1`` every sample is a call with its
-    own seed, so sample i is the same whatever n is. A server that returns fewer samples is asked for the
-    rest.
+    use one seed for several samples in different ways. With ``samples_per_call=1`` every sample is a call
+    with its own seed, so sample i is the same whatever n is. A server that returns fewer is asked again.
 
     **Training.** With ``exact=True`` token ids and log-probabilities are asked for as vLLM serves them
     (0.10.2 or later), and top-k, min-p and the penalties are always sent, since vLLM otherwise takes them
@@ -78,25 +82,24 @@ class HTTPModel:
         logprobs: What the server's log-probabilities are of: ``"raw"`` logits, or ``"processed"``.
         api_key_env: Name of the environment variable that holds the key; by default no key is sent.
         concurrency: Most concurrent calls in one event loop.
-        attempts: Most attempts of a call, the first one included.
-        backoff: Seconds that an endpoint rests after its first failure; doubles each time, up to 30.
-        patience: Seconds that a call waits, in all, while no endpoint is ready.
+        attempts: Most failures of a call on every endpoint while the servers answer others.
+        backoff: Seconds that a call waits after it has failed on every endpoint; doubles each time, up to 30.
+        patience: Seconds that the servers may answer nothing.
         timeout: Seconds that one attempt may take.
         max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once: raise it, or
             lower `samples_per_call`.
         samples_per_call: Most samples requested in one call; None for all.
-        health_interval: Seconds between two health checks of an endpoint, if there are several.
         limit_field: Name of the field that limits tokens (``"max_completion_tokens"`` for some servers).
         extra_body: More fields of each request; not those of `Sampling`.
         headers: More headers of each request.
         name: Name in messages and the default policy name of agents.
         version: Version of the weights, noted in exact completions.
         tokenizer: The model's tokenizer of transformers, or its name or path, for `score`; and, with
-            ``exact=True``, for turns with tools, whose prompts are then token ids.
+            ``exact=True``, for chats, which are then sent as token ids. In other chats its control tokens
+            are broken in place of those of all known dialects.
 
     Attributes:
         capacity: `concurrency`.
-        under_way: Calls that are running or waiting for a place.
         biasing: Fields of `extra_body` that change the distribution sampled from.
         takes_tools: Whether `complete` takes tools: chats do.
         context: Tokens that the server's model can hold, once `learn_context` knows them.
@@ -125,7 +128,6 @@ class HTTPModel:
         timeout: float = 600.0,
         max_answer: int = 64 * 2**20,
         samples_per_call: int | None = None,
-        health_interval: float = 5.0,
         limit_field: str = "max_tokens",
         extra_body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
@@ -134,23 +136,22 @@ class HTTPModel:
         tokenizer: Any = None,
     ) -> None:
         urls = [base_url] if isinstance(base_url, str) else list(base_url)
-        counts = (concurrency, attempts, max_answer, 1 if samples_per_call is None else samples_per_call)
-        if not urls or min(counts) < 1 or min(backoff, patience) < 0 or not health_interval > 0:
-            least = "at least 1, health_interval above 0, backoff and patience at least 0"
-            raise ConfigError(f"endpoints, concurrency, attempts, max_answer, samples_per_call: {least}")
+        counts = (concurrency, max_answer, 1 if samples_per_call is None else samples_per_call)
+        if not urls or min(counts) < 1:
+            raise ConfigError("endpoints, concurrency, max_answer and samples_per_call are at least 1")
         if api not in ("auto", "chat", "completions"):
             raise ConfigError(f"api is 'auto', 'chat' or 'completions', got {api!r}")
         if logprobs not in ("raw", "processed"):
             raise ConfigError(f"logprobs is 'raw' or 'processed', got {logprobs!r}")
         self.name, self.version = name or model, version
-        self._endpoints = Endpoints(urls, self.name, health_interval, backoff)
+        self._endpoints = Endpoints([Endpoint(url) for url in urls])
+        self._retries = Retries(self.name, attempts, backoff, patience)
         self._api, self.processed = api, logprobs == "processed"
         self.takes_tools = api != "completions"
-        self.capacity, self.under_way = concurrency, 0
+        self.capacity = concurrency
         self.context: int | None = None
         self.model_name, self.exact = model, exact
-        self._attempts, self._patience, self._timeout = attempts, patience, timeout
-        self._health_interval = health_interval
+        self._timeout = timeout
         self._samples_per_call, self.limit_field = samples_per_call, limit_field
         self.extra_body = more = dict(extra_body or {})
         if clash := sorted({*_OWN, limit_field} & {*more}):
@@ -164,9 +165,8 @@ class HTTPModel:
         self._headers = {"Content-Type": "application/json", **(headers or {})}
         if self._key:
             self._headers["Authorization"] = f"Bearer {self._key}"
-        self._secrets = Secrets([self._key, *(headers or {}).values()])
-        for endpoint in self._endpoints.all:
-            self._secrets.add(*endpoint.secrets)
+        in_urls = [secret for endpoint in self._endpoints.all for secret in endpoint.secrets]
+        self._secrets = Secrets([self._key, *(headers or {}).values(), *in_urls])
         if any(mark in word for pair in self._headers.items() for word in pair for mark in "\r\n\0"):
             raise ConfigError("a header may not contain a line break")
         self._gate, self._max_answer = Gate(concurrency), max_answer
@@ -189,23 +189,25 @@ class HTTPModel:
 
     @property
     def endpoints(self) -> list[str]:
-        """The endpoints' addresses, drained ones too."""
+        """The endpoints' addresses."""
         return [str(endpoint.base) for endpoint in self._endpoints.all]
 
     def at(self, url: str) -> "HTTPModel":
         """This model behind one of its endpoints alone."""
         one = copy(self)
-        one._endpoints = self._endpoints.only(url)
+        one._endpoints = Endpoints(
+            [endpoint for endpoint in self._endpoints.all if str(endpoint.base) == url]
+        )
         return one
 
     async def learn_context(self) -> int | None:
         """Ask the servers for the model's context length, and keep it as `context`; None if none says."""
-        listed = await self.listed(self._health_interval)
+        listed = await self.listed()
         answers = [dialect.context_of(body, self.model_name) for _, status, body in listed if status == 200]
         self.context = min((one for one in answers if one is not None), default=None)
         return self.context
 
-    async def listed(self, seconds: float = _PATIENCE) -> list[tuple[str, int | None, bytes]]:
+    async def listed(self, seconds: float = _LIST_SECONDS) -> list[tuple[str, int | None, bytes]]:
         """What each endpoint says of its models: address, status, body; no status if it cannot be reached."""
         answers: list[tuple[str, int | None, bytes]] = []
         for endpoint in self._endpoints.all:
@@ -217,30 +219,16 @@ class HTTPModel:
                 answers.append((str(endpoint.base), None, words.encode()))
         return answers
 
-    async def drain(self, url: str) -> None:
-        """Send no more requests to an endpoint; returns when its running ones have ended.
-
-        It can then be stopped, or given new weights. Requests wait for `patience` seconds while every
-        endpoint is drained.
-        """
-        endpoint = self._endpoints.find(url)
-        if endpoint is None:
-            raise ConfigError(f"{self.name} has no endpoint {url}")
-        endpoint.drained = True
-        while endpoint.busy:
-            await asyncio.sleep(0.02)
-
-    def admit(self, url: str) -> None:
-        """Send requests to an endpoint: one that was drained, or a new one."""
-        endpoint = self._endpoints.find(url) or self._endpoints.add(url)
-        self._secrets.add(*endpoint.secrets)
-        endpoint.admit()
-
     @property
     def tokenizer(self) -> Any:
         """The model's tokenizer, where prompts of token ids are exact; else None."""
         exact = self.exact and self._api != "chat" and self._scorer.has_tokenizer
         return self._scorer.tokenizer if exact else None
+
+    @property
+    def _tokens(self) -> Spellings:
+        """The control tokens of the server's model, or, without its tokenizer, of all listed dialects."""
+        return gate_of(self._scorer.tokenizer).tokens if self._scorer.has_tokenizer else SERVED
 
     @property
     def encode(self) -> Callable[..., tuple[int, ...]] | None:
@@ -261,20 +249,30 @@ class HTTPModel:
         ``Sampling.overflow``), and so does one that its content filter refuses (``"content_filter"``).
 
         Raises:
-            ModelError: The server refused the request, or all attempts failed.
-            ServerDown: No server took it for `patience` seconds.
+            ModelError: All requests were refused, or all their attempts failed. One of several that failed
+                gives completions with the finish reason ``"fault"``.
+            ServerDown: No server answered anything for `patience` seconds.
             ContextError: The request is too long for the context, and the sampling refuses that.
         """
         check_request(n, sampling)
-        chat, field = self._field(prompt)
+        if self.tokenizer is not None and is_messages(prompt):
+            chat, field, _ = self._field(self._scorer.encode(prompt, tools))
+            sent: Prompt = prompt
+        else:
+            chat, field, sent = self._field(prompt)
         if tools and chat:
-            field += f', "tools": {json.dumps(list(tools))}'
+            field += f', "tools": {json.dumps(map_strings(list(tools), self._tokens.broken))}'
         # vLLM refuses several samples of a greedy request.
         step = 1 if sampling.temperature == 0 else min(n, self._samples_per_call or n)
-        parts = [
-            self._samples(chat, field, begin, min(step, n - begin), sampling) for begin in range(0, n, step)
-        ]
-        return [completion for part in await gather_all(parts) for completion in part]
+        sizes = [min(step, n - begin) for begin in range(0, n, step)]
+
+        def lost(call: int, error: Exception) -> list[Completion]:
+            fault = describe_error(error)
+            return [Completion("", "fault", temperature=sampling.temperature, fault=fault)] * sizes[call]
+
+        calls = [self._samples(chat, field, call * step, size, sampling) for call, size in enumerate(sizes)]
+        completions = [completion for samples in await gather_samples(calls, lost) for completion in samples]
+        return with_messages(completions, sent)
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """The completion that given texts would be: its token ids; as `HFModel.written`.
@@ -286,108 +284,119 @@ class HTTPModel:
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
 
-        The server is asked as vLLM serves it (``prompt_logprobs``), else by ``echo``.
+        The server must be vLLM's (``prompt_logprobs``).
 
         Raises:
-            ConfigError: The server offers neither, or there is no tokenizer, or ``api="chat"``.
+            ConfigError: The server gives no scores, or there is no tokenizer, or ``api="chat"``.
             ContextError: Prompt and texts are longer than the model's context, where that is known.
             ModelError: As `written`, or the server failed.
         """
         if self._api == "chat":
             raise ConfigError(f"{self.name}: only /completions can score texts: leave out api='chat'")
-        given = self.written(prompt, *texts, end=end)
-        require_fit(given, self.context, self.name)
-        values = await self._scorer.logprobs(given, partial(self._send, False))
-        return replace(given, logprobs=values, versions=((self.version, len(values)),))
+        completion = self.written(prompt, *texts, end=end)
+        require_fit(completion, self.context, self.name)
+        values = await self._scorer.logprobs(completion, partial(self._send, False))
+        return replace(completion, logprobs=values, versions=((self.version, len(values)),))
 
     async def _samples(
         self, chat: bool, field: str, first: int, n: int, sampling: Sampling
     ) -> list[Completion]:
         """Samples `first` to `first + n - 1`."""
-        found: list[Completion] = []
-        own: Any = {"processed": self.processed, "context": self.context, "biased": bool(self.biasing)}
+        completions: list[Completion] = []
+        settings: Any = {"processed": self.processed, "context": self.context, "biased": bool(self.biasing)}
         try:
-            while (left := n - len(found)) > 0:  # a server may not know n, or limit it
-                given = replace(sampling, seed=None)
-                tail = dialect.sampling_fields(left, given, chat, self.exact, self.limit_field)
+            while (left := n - len(completions)) > 0:  # a server may not know n, or limit it
+                unseeded = replace(sampling, seed=None)
+                tail = dialect.sampling_fields(left, unseeded, chat, self.exact, self.limit_field)
                 if sampling.seed is not None:
-                    tail += f', "seed": {derive_seed(sampling.seed, first + len(found)) >> 32}'
-                read = partial(dialect.completions_of, n=left, sampling=sampling, version=self.version, **own)
-                found += await self._send(chat, f"{field}, {tail}", read)
+                    tail += f', "seed": {derive_seed(sampling.seed, first + len(completions)) >> 32}'
+                read = partial(
+                    dialect.completions_of, n=left, sampling=sampling, version=self.version, **settings
+                )
+                completions += await self._send(chat, f"{field}, {tail}", read)
         except _Unanswered as refusal:
             if refusal.reason == "context" and sampling.overflow == "refuse":
                 advice = 'raise the context, lower max_tokens, or set overflow="unknown"'
                 raise ContextError(f"{refusal}: {advice}") from refusal
             log.warning("%s; its samples are UNKNOWN", refusal)
             return [Completion("", refusal.reason, temperature=sampling.temperature)] * n
-        return found
+        return completions
 
-    def _field(self, prompt: Prompt) -> tuple[bool, str]:
-        """Whether it is a chat, and the prompt as a JSON field."""
+    def _field(self, prompt: Prompt) -> tuple[bool, str, Prompt]:
+        """Whether it is a chat, the prompt as a JSON field, and as it is sent."""
         if self._api == "chat" and isinstance(prompt, str):
             prompt = [{"role": "user", "content": prompt}]
         if is_messages(prompt):
+            messages = safe_messages(prompt, self._tokens)
             if self._api != "completions":
-                return True, f'"messages": {dialect.messages_json(prompt)}'
-            prompt = plain_chat(prompt)
+                return True, f'"messages": {dialect.messages_json(messages)}', messages
+            prompt = plain_chat(messages)
         if isinstance(prompt, str):
-            return False, f'"prompt": {json.dumps(prompt)}'
+            return False, f'"prompt": {json.dumps(prompt)}', prompt
         if self._api == "chat" or not is_token_ids(prompt):
             raise ModelError(f"{self.name}: token ids (at least one) need api='auto' or api='completions'")
-        return False, f'"prompt": {json.dumps([int(token) for token in prompt])}'
+        return False, f'"prompt": {json.dumps([int(token) for token in prompt])}', prompt
 
     async def _send(self, chat: bool, fields: str, read: Read[T]) -> T:
-        """Send a request until it is answered; see the class for what counts as an attempt."""
-        body = f"{self._head}, {fields}}}".encode()
-        attempts, waited = 0, 0.0
-        self.under_way += 1
-        try:
-            while True:
-                async with self._gate.semaphore():
-                    began = time.monotonic()
-                    endpoint = await self._endpoints.choose(self._headers, self._patience - waited)
-                    waited += time.monotonic() - began
-                    try:
-                        return await self._attempt(endpoint, chat, body, read)
-                    except _Fault as fault:
-                        attempts += fault.taken
-                        if attempts >= self._attempts:
-                            why = f"{self.name}: no answer after {attempts} attempts: {endpoint.base}"
-                            raise ModelError(f"{why}: {fault}") from fault
-        finally:
-            self.under_way -= 1
+        """Send a request until it is answered, or given up; see the class."""
+        attempts = Attempts()
+        while True:
+            async with self._gate.semaphore():
+                endpoint = self._endpoints.choose(attempts.tried)
+                try:
+                    return await self._attempt(endpoint, chat, fields, read)
+                except RequestFailed as error:
+                    failure = error
+            attempts.note(endpoint, failure)
+            if not self._endpoints.untried(attempts.tried):
+                await self._retries.wait(attempts, failure, partial(self._control, chat))
 
-    async def _attempt(self, endpoint: Endpoint, chat: bool, body: bytes, read: Read[T]) -> T:
-        sent = time.monotonic()
+    async def _control(self, chat: bool) -> None:
+        """Send a harmless request, once; `Retries` learns of its answer."""
+        _, field, _ = self._field([{"role": "user", "content": "Hello"}] if chat else "Hello")
+        tail = dialect.sampling_fields(1, CONTROL, chat, self.exact, self.limit_field) + ', "seed": 0'
+        read = partial(
+            dialect.completions_of, n=1, sampling=CONTROL, processed=self.processed, version=self.version
+        )
+        with suppress(RequestFailed, ModelError):
+            await self._attempt(self._endpoints.choose(()), chat, f"{field}, {tail}", read)
+
+    async def _attempt(self, endpoint: Endpoint, chat: bool, fields: str, read: Read[T]) -> T:
+        """Send a request once; any answer but a `RequestFailed` shows that the server answers."""
+        body = f"{self._head}, {fields}}}".encode()
+        try:
+            with endpoint.occupied():
+                value = self._read(endpoint, await self._answer(endpoint, chat, body), read)
+        except RequestFailed as failure:
+            endpoint.failed_at = now()
+            log.info("%s: %s", self.name, failure)
+            raise
+        except ModelError:  # refused, which is an answer
+            self._note_answer(endpoint)
+            raise
+        self._note_answer(endpoint)
+        return value
+
+    def _note_answer(self, endpoint: Endpoint) -> None:
+        endpoint.failed_at = None
+        self._retries.note_answer()
+
+    async def _answer(self, endpoint: Endpoint, chat: bool, body: bytes) -> Answer:
+        """A server's answer, of any status; a `RequestFailed` if there is none."""
         url = endpoint.chat if chat else endpoint.completions
-        with endpoint.occupied():
-            try:
-                answer = await request(
-                    "POST", url, self._max_answer, self._timeout, data=body, headers=self._headers
-                )
-                found = self._read(endpoint, answer, read)
-            except _Fault as error:
-                fault = error
-            except BodyTooLong as error:
-                why = f"{endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
-                raise ModelError(f"{self.name}: {why}") from None
-            except TimeoutError:
-                words = f"no whole answer within {self._timeout:g} s: raise timeout, or lower max_tokens"
-                fault = _Fault(words, reachable=False)
-            except NETWORK_ERRORS as error:
-                taken = not isinstance(error, aiohttp.ClientConnectorError)
-                words = self._masked(f"{type(error).__name__}: {error}")
-                fault = _Fault(words, taken=taken, reachable=False)
-            except ModelError:  # refused, which is an answer
-                endpoint.recover()
-                raise
-            else:
-                endpoint.recover()
-                return found
-        noted = {"taken": fault.taken, "reachable": fault.reachable}
-        fault.taken &= endpoint.rest(str(fault), sent, fault.retry_after, **noted)
-        log.info("%s: %s: %s", self.name, endpoint.base, fault)
-        raise fault
+        try:
+            return await request(
+                "POST", url, self._max_answer, self._timeout, data=body, headers=self._headers
+            )
+        except BodyTooLong as error:
+            why = f"{endpoint.base}: {error}: raise max_answer, or lower samples_per_call"
+            raise ModelError(f"{self.name}: {why}") from None
+        except TimeoutError:
+            late = f"no whole answer within {self._timeout:g} s: raise timeout, or lower max_tokens"
+            raise RequestFailed(f"{endpoint.base}: {late}") from None
+        except NETWORK_ERRORS as error:
+            words = self._masked(f"{endpoint.base}: {type(error).__name__}: {error}")
+            raise RequestFailed(words) from None
 
     def _read(self, endpoint: Endpoint, answer: Answer, read: Read[T]) -> T:
         """What is read from an answer; even one of status 200 may hold an error."""
@@ -402,40 +411,27 @@ class HTTPModel:
             why = repr(error)
             if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):  # these repeat all of it
                 why = f"{error}: {dialect.error_text(answer.body, self._secrets.mask)}"
-            raise _Fault(self._masked(f"the answer cannot be read: {why}")) from None
+            raise RequestFailed(self._masked(f"{endpoint.base}: the answer cannot be read: {why}")) from None
 
     def _refusal(self, endpoint: Endpoint, answer: Answer) -> Exception:
         """The error that a status means."""
         words = dialect.error_text(answer.body, self._secrets.mask)
         if 300 <= answer.status < 400 and (target := answer.headers.get("location")):
-            shown = self._masked(dialect.base_of(target))
-            words = f"it redirects to {shown}, which is not followed: give that address instead"
-        status = f"status {answer.status}: {words}"
+            address = self._masked(dialect.base_of(target))
+            words = f"it redirects to {address}, which is not followed: give that address instead"
+        sentence = f"{endpoint.base}: status {answer.status}: {words}"
         if answer.status in (408, 409, 429) or answer.status >= 500:
-            wait = dialect.retry_after(answer.headers.get("retry-after"))
-            return _Fault(status, wait, taken=answer.status not in _NOT_TAKEN)
-        sentence = f"{endpoint.base}: {status}"
+            return RequestFailed(sentence, dialect.retry_after(answer.headers.get("retry-after")))
         if dialect.is_too_long(answer.status, answer.body):
             words = f"{self.name}: prompt and limit exceed the model's context: {sentence}"
             return _Unanswered(words, "context")
         if dialect.is_filtered(answer.body):
             return _Unanswered(f"{self.name}: a filter refuses the request: {sentence}", "content_filter")
-        advice = dialect.advised(answer.status, words, endpoint.base.path)
-        return RequestRefused(f"{self.name}: the server refused the request: {sentence}{advice}")
+        return ModelError(f"{self.name}: the server refused the request: {sentence}")
 
     def _masked(self, words: str) -> str:
         """Words without secrets. What they come from may hold them and must not be kept."""
         return one_line(self._secrets.mask(words), 300)
-
-
-class _Fault(Exception):
-    """A fault that a new attempt may not have, and whether the server had taken the request."""
-
-    def __init__(
-        self, words: str, retry_after: float = 0.0, *, taken: bool = True, reachable: bool = True
-    ) -> None:
-        super().__init__(words)
-        self.retry_after, self.taken, self.reachable = retry_after, taken, reachable
 
 
 class _Unanswered(ModelError):

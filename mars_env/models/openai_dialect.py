@@ -10,12 +10,13 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
-from mars_env.checks import MAX_TOKENS, token_ids, valid_count
+from mars_env.checks import MAX_TOKENS, are_logprobs, token_ids, valid_count
 from mars_env.checks import logprobs as checked_logprobs
+from mars_env.gate import without_surrogates
 from mars_env.models.requests import NO_LIMIT
 from mars_env.net import UNREADABLE
 from mars_env.text import one_line, shown
-from mars_env.types import UNKNOWN_LOGPROB, Completion, FinishReason, Message, Sampling
+from mars_env.types import Completion, FinishReason, Message, Sampling
 
 _MOST_ERROR = 65_536
 """So many bytes of an error are read for its words."""
@@ -112,7 +113,7 @@ def completions_of(
         raise ValueError("it holds no choices")
     if len(choices) > 1:
         choices.sort(key=lambda choice: int(choice.get("index") or 0))
-    usage = answer.get("usage") or {}
+    usage = answer["usage"] if isinstance(answer.get("usage"), dict) else {}
     texts = [
         message_text({"content": choice["text"]} if choice.get("message") is None else choice["message"])
         for choice in choices
@@ -179,8 +180,8 @@ def _finish_reason(word: object) -> FinishReason:
     """
     reason = _FINISH_REASONS.get(str(word).lower().partition(":")[0].strip())
     if reason is None:
-        known = "a word for a good end belongs into the list in mars_env.models.openai_dialect"
-        raise ValueError(f"the server broke the completion off: finish_reason {shown(word)}; {known}")
+        advice = "a word for a good end belongs into the list in mars_env.models.openai_dialect"
+        raise ValueError(f"the server broke the completion off: finish_reason {shown(word)}; {advice}")
     return reason
 
 
@@ -255,7 +256,8 @@ _CONTEXT = ("max_model_len", "max_context_length", "context_length")
 def message_text(message: Mapping[str, Any]) -> str:
     """The text of a message, with thinking and calls of tools that the server separates from it.
 
-    Content may be a list of parts. Calls are written as Hermes and Qwen do, JSON in ``<tool_call>``.
+    Content may be a list of parts. Calls are written as Hermes and Qwen do, JSON in ``<tool_call>``. Lone
+    surrogates become U+FFFD.
 
     Raises:
         TypeError: The content is not a string.
@@ -266,17 +268,17 @@ def message_text(message: Mapping[str, Any]) -> str:
     """
     content, thinking = message.get("content"), message.get("reasoning") or message.get("reasoning_content")
     if isinstance(content, list):
-        thought = [_part(part) for part in content if part.get("type") in ("thinking", "reasoning")]
-        said = [_part(part) for part in content if part.get("type") not in ("thinking", "reasoning")]
-        content, thinking = "".join(said) if said else None, thinking or "".join(thought)
+        thoughts = [_text_of(item) for item in content if item.get("type") in ("thinking", "reasoning")]
+        texts = [_text_of(item) for item in content if item.get("type") not in ("thinking", "reasoning")]
+        content, thinking = "".join(texts) if texts else None, thinking or "".join(thoughts)
     if not isinstance(content, str | None) or not isinstance(thinking, str | None):
         raise TypeError("the content is not a string")
-    called = [_call(call["function"]) for call in message.get("tool_calls") or ()]
+    called = [_call(call.get("function") or {}) for call in message.get("tool_calls") or ()]
     if called:
         content = "\n".join([*([content] if content else []), *called])
     if thinking:
-        return f"<think>{thinking}" + ("" if content is None else f"</think>{content}")
-    return content or ""
+        content = f"<think>{thinking}" + ("" if content is None else f"</think>{content}")
+    return without_surrogates(content or "")
 
 
 def _call(function: Mapping[str, Any]) -> str:
@@ -285,39 +287,45 @@ def _call(function: Mapping[str, Any]) -> str:
     with suppress(ValueError, TypeError, RecursionError):
         arguments = json.loads(arguments)
     # "</" would end the tag inside of an argument.
-    written = json.dumps({"name": function["name"], "arguments": arguments}).replace("</", "<\\/")
+    written = json.dumps({"name": function.get("name"), "arguments": arguments}).replace("</", "<\\/")
     return f"<tool_call>\n{written}\n</tool_call>"
 
 
-def _part(part: Mapping[str, Any]) -> str:
-    """The text of a part: its own, or that of the parts in it."""
-    held = next((part[name] for name in ("text", "thinking", "summary") if part.get(name) is not None), None)
-    if isinstance(held, list):
-        return "".join(map(_part, held))
-    if not isinstance(held, str):
-        raise TypeError("a part of the content is not a string")
-    return held
+def _text_of(item: Mapping[str, Any]) -> str:
+    """The text of an item of a message's content, or of the items in it."""
+    text = next((item[name] for name in ("text", "thinking", "summary") if item.get(name) is not None), None)
+    if isinstance(text, list):
+        return "".join(map(_text_of, text))
+    if not isinstance(text, str):
+        raise TypeError("an item of the content is not a string")
+    return text
 
 
 def _logprobs(field: Mapping[str, Any] | None) -> tuple[float, ...]:
-    """Both forms: a chat's entries, and a text completion's numbers; none if one is unknown."""
+    """Both forms: a chat's entries, and a text completion's numbers; none if one is no log-probability."""
     if not field:
         return ()
     entries = field.get("content")
     values = [entry["logprob"] for entry in entries] if entries else field.get("token_logprobs") or ()
-    return () if None in values or UNKNOWN_LOGPROB in values else checked_logprobs(values)
+    numbers = [value for value in values if type(value) in (float, int)]
+    return () if None in values or not are_logprobs(numbers) else checked_logprobs(values)
 
 
 def _tokens(usage: Mapping[str, Any], name: str) -> int:
-    """A count from the server; 0 if it gives none."""
-    given = usage.get(name)
-    return 0 if given is None else valid_count(given)
+    """A count from the server, which may write 3.0; 0 if it gives none."""
+    count = _whole(usage.get(name))
+    return 0 if count is None else valid_count(count)
+
+
+def _whole(value: Any) -> Any:
+    """A whole number as an integer; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _sampled(usage: Mapping[str, Any], prompt: int) -> int:
     """The tokens that were sampled, with the thinking, which Gemini and xAI count apart."""
-    given, total = _tokens(usage, "completion_tokens"), usage.get("total_tokens")
-    return max(given, total - prompt) if prompt and type(total) is int and total < MAX_TOKENS else given
+    sampled, total = _tokens(usage, "completion_tokens"), _whole(usage.get("total_tokens"))
+    return max(sampled, total - prompt) if prompt and type(total) is int and total < MAX_TOKENS else sampled
 
 
 def _shares(total: int, texts: Sequence[str]) -> list[int]:
@@ -349,28 +357,6 @@ def error_text(payload: bytes, mask: Callable[[str], str] = str) -> str:
     if (error := _error(text)) is not None:
         text = str(error["message"] if isinstance(error, dict) and "message" in error else error)
     return one_line(mask(" ".join(mask(text).split())), 300) or "no explanation"
-
-
-def advised(status: int, words: str, path: str) -> str:
-    """What to change about a request that a server refuses; empty where its words say nothing of it."""
-    if "max_completion_tokens" in words and "max_tokens" in words:
-        return "; give the option limit_field=max_completion_tokens"
-    if _TOOLS.search(words):
-        return (
-            "; give the agent calls=tags, or start vLLM with --enable-auto-tool-choice and --tool-call-parser"
-        )
-    if _ONE_SAMPLE.search(words):
-        return "; give the option samples_per_call=1"
-    if status in (404, 405) and (path in ("", "/") or path.rstrip("/").endswith("/completions")):
-        return "; addresses of OpenAI-compatible servers mostly end in /v1"
-    return ""
-
-
-_TOOLS = re.compile(r"\btools?\b|tool[_ -]choice|function.call", re.I)
-"""How servers refuse requests with tools."""
-
-_ONE_SAMPLE = re.compile(r"\bn\b.{0,40}\b1\b|\bn_cmpl\b")
-"""How DeepSeek, Groq, Anthropic, llama.cpp and vLLM refuse several samples."""
 
 
 def base_of(url: str) -> str:

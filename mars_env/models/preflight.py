@@ -6,16 +6,13 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from mars_env.errors import ConfigError, ModelError
-from mars_env.models.http import HTTPModel
+from mars_env.models.http import CONTROL, HTTPModel
 from mars_env.models.openai_dialect import keeps_logprobs
 from mars_env.net import UNREADABLE
 from mars_env.text import logger, one_line, shown, suggestion
 from mars_env.types import Agent, Sampling
 
 log = logger(__name__)
-
-_PROBE = Sampling(max_tokens=16, temperature=1.0, overflow="unknown")
-"""Some servers refuse smaller limits."""
 
 _INNER = ("model", "_model", "judge", "verifier", "grader", "selection", "visibility")
 """Attributes by which agents, graders and games hold models."""
@@ -46,23 +43,23 @@ async def preflight(agents: Mapping[str, Agent], game: object = None, trained: C
                 if name in trained:
                     raise ConfigError(f"{name} is trained, but {why}")
                 log.warning("turns of %s cannot be trained on later: %s", name, why)
-    models = {id(model): model for part in (*agents.values(), game) for model in _servers(part)}
+    models = {id(model): model for player in (*agents.values(), game) for model in _servers(player)}
     await asyncio.gather(*(_check(model) for model in models.values()))
 
 
-def models_of(part: object) -> list[Any]:
+def models_of(player: object) -> list[Any]:
     """The models that an agent, a grader or a game asks, and those inside them."""
-    found: dict[int, Any] = {}
-    parts: list[Any] = [part]
+    models: dict[int, Any] = {}
+    holders: list[Any] = [player]
     for _ in range(_DEEPEST):
-        inner = [getattr(one, name, None) for one in parts for name in _INNER]
-        parts = [one for one in inner if one is not None and id(one) not in found]
-        found |= {id(one): one for one in parts}
-    return list(found.values())
+        inner = [getattr(holder, name, None) for holder in holders for name in _INNER]
+        holders = [model for model in inner if model is not None and id(model) not in models]
+        models |= {id(model): model for model in holders}
+    return list(models.values())
 
 
-def _servers(part: object) -> list[HTTPModel]:
-    return [model for model in models_of(part) if isinstance(model, HTTPModel)]
+def _servers(player: object) -> list[HTTPModel]:
+    return [model for model in models_of(player) if isinstance(model, HTTPModel)]
 
 
 def _untrainable(model: HTTPModel, sampling: object) -> str:
@@ -99,14 +96,14 @@ async def _check(model: HTTPModel) -> None:
     listed = {name for _, names in there for name in names}
     if listed and model.model_name not in listed:
         names = one_line(", ".join(sorted(listed)), 300)
-        known = f"the server answers to the model name {shown(model.model_name)}, but lists only {names}"
-        log.warning("%s: check the name, since some servers answer to any", known)
+        name = shown(model.model_name)
+        log.warning("the server answers to the model name %s, but lists only %s: check it", name, names)
 
 
 async def _probe(model: HTTPModel, names: list[str]) -> None:
     """One completion: whether the model is there, and its tokens are exact where that is asked for."""
     try:
-        [completion] = await model.complete([{"role": "user", "content": "Hello"}], 1, _PROBE)
+        [completion] = await model.complete([{"role": "user", "content": "Hello"}], 1, CONTROL)
     except ModelError as error:
         if model.model_name in names or not names:
             raise

@@ -1,16 +1,20 @@
 """What a model is asked, and what it answers: prompts and their token ids, sampling, the context's room."""
 
+import json
 import math
 import operator
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeGuard
 
 from jinja2 import TemplateError
 
 from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.gate import break_roles, map_message, without_surrogates
+from mars_env.models.token_gate import encode_runs, gate_of
 from mars_env.types import Completion, FinishReason, Message, Prompt, Sampling
 
 NO_LIMIT = sys.maxsize
@@ -52,7 +56,7 @@ def plain_chat(messages: Sequence[Message]) -> str:
         >>> plain_chat([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}])
         'System: Be brief.\n\nUser: 2 + 2?\n\nAssistant:'
     """
-    parts = [f"{message['role'].capitalize()}: {message['content']}" for message in messages]
+    parts = [f"{message['role'].capitalize()}: {break_roles(message['content'])}" for message in messages]
     return "\n\n".join([*parts, "Assistant:"])
 
 
@@ -63,6 +67,51 @@ def prompt_text(prompt: Prompt) -> str:
     if is_token_ids(prompt):
         return " ".join(map(str, prompt))
     return plain_chat(prompt) if is_messages(prompt) else ""
+
+
+def with_messages(completions: Sequence[Completion], prompt: Prompt) -> list[Completion]:
+    """Completions that say what their model was sent, where they do not say it yet.
+
+    Example:
+        >>> with_messages([Completion("4")], [{"role": "user", "content": "2 + 2?"}])[0].messages
+        (('user', '2 + 2?'),)
+    """
+    messages: tuple[tuple[str, str], ...] = ()
+    if isinstance(prompt, str):
+        messages = (("prompt", prompt),)
+    elif is_messages(prompt):
+        messages = tuple((str(message["role"]), _message_text(message)) for message in prompt)
+    return [
+        completion if completion.messages else replace(completion, messages=messages)
+        for completion in completions
+    ]
+
+
+def _message_text(message: Message) -> str:
+    """The text of a message, and the calls of tools in it as JSON."""
+    content = message.get("content") or ""
+    calls = [json.dumps(call.get("function")) for call in message.get("tool_calls") or ()]
+    return "\n".join([content if isinstance(content, str) else json.dumps(content), *calls])
+
+
+def with_instruction(prompt: Prompt, text: str) -> Prompt:
+    """A prompt whose system message ends with a text; a string begins with it.
+
+    Raises:
+        ConfigError: The prompt is of token ids.
+
+    Example:
+        >>> with_instruction([{"role": "user", "content": "2 + 2?"}], "Be brief.")[0]
+        {'role': 'system', 'content': 'Be brief.'}
+    """
+    if isinstance(prompt, str):
+        return f"{text}\n\n{prompt}"
+    if not is_messages(prompt):
+        raise ConfigError(f"{text[:40]!r} cannot be added to a prompt of token ids: give text or messages")
+    first, *others = prompt
+    if first["role"] != "system":
+        return [{"role": "system", "content": text}, *prompt]
+    return [{**first, "content": f"{first['content']}\n\n{text}"}, *others]
 
 
 def room_for(name: str, prompt_tokens: int, sampling: Sampling, context: int) -> int:
@@ -92,9 +141,9 @@ def without_room(prompt_ids: Sequence[int], n: int, sampling: Sampling) -> list[
     return [sampled_completion(tuple(prompt_ids), sampling, Sampled((), (), "length", ()), "")] * n
 
 
-def require_fit(given: Completion, context: int | None, name: str) -> None:
+def require_fit(completion: Completion, context: int | None, name: str) -> None:
     """Reject, by a `ContextError`, what is longer than a model's context, where that is known."""
-    length = len(given.prompt_ids) + len(given.token_ids)
+    length = len(completion.prompt_ids) + len(completion.token_ids)
     if context is not None and length > context:
         raise ContextError(f"{name}: prompt and text are {length} tokens, its context holds {context}")
 
@@ -144,16 +193,17 @@ class TokenWriter:
     def encode(self, prompt: Prompt, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
         """The token ids that the model reads for a prompt.
 
-        Token ids are used as they are; a string is encoded as the tokenizer does by default; messages go
-        through the tokenizer's chat template with the schemas of `tools`, or through `plain_chat` if it has
-        none.
+        Token ids are used as they are; a string is encoded as the tokenizer does by default, control tokens
+        included; messages go through the tokenizer's chat template with the schemas of `tools`, or through
+        `plain_chat` if it has none. Contents of messages are data: an added token that they spell out
+        (``<|im_end|>``, ``</think>``) is encoded as ordinary text, see `mars_env.models.token_gate`.
 
         Raises:
             ModelError: There are no tokens, or ids not below `vocabulary`.
             ConfigError: The chat template rejects the messages.
         """
         if isinstance(prompt, str):
-            ids: Iterable[int] = self.tokenizer.encode(prompt)
+            ids: Iterable[int] = self.tokenizer.encode(without_surrogates(prompt))
         elif is_messages(prompt):
             ids = self._encode_chat(prompt, tools)
         else:
@@ -204,14 +254,24 @@ class TokenWriter:
         return ids
 
     def _encode_chat(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Iterable[int]:
-        if not getattr(self.tokenizer, "chat_template", None):
-            return self.tokenizer.encode(plain_chat(messages))
+        gate, special = gate_of(self.tokenizer), not getattr(self.tokenizer, "chat_template", None)
+        messages = [map_message(message, without_surrogates) for message in messages]
+        if special:
+            messages = [map_message(message, break_roles) for message in messages]
+        elif gate.is_plain(messages, tools):
+            ids: Iterable[int] = self._render(messages, tools, tokenize=True)
+            return ids
+        render = _render_plain if special else self._render
+        return encode_runs(self.tokenizer, gate.runs(render, messages, tools), special=special)
+
+    def _render(self, messages: Sequence[Message], tools: Sequence[Any], *, tokenize: bool = False) -> Any:
+        """Messages through the chat template."""
         options = {**self.template_options, "tools": list(tools)} if tools else self.template_options
         try:
             return self.tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
                 add_generation_prompt=True,
-                tokenize=True,
+                tokenize=tokenize,
                 return_dict=False,
                 **options,
             )
@@ -219,6 +279,10 @@ class TokenWriter:
             roles = ", ".join(message["role"] for message in messages)
             why = f'{error}; where it knows no system message, give the agents system=""'
             raise ConfigError(f"{self.name}: its chat template rejects messages of {roles}: {why}") from error
+
+
+def _render_plain(messages: Sequence[Message], tools: Sequence[Any]) -> str:
+    return plain_chat(messages)
 
 
 class TokenModel(TokenWriter, ABC):
@@ -240,7 +304,8 @@ class TokenModel(TokenWriter, ABC):
         check_request(n, sampling)
         ids = self.encode(prompt)
         room = room_for(self.name, len(ids), sampling, self.context)
-        return await self._sampled(ids, n, sampling, room) if room else without_room(ids, n, sampling)
+        sampled = await self._sampled(ids, n, sampling, room) if room else without_room(ids, n, sampling)
+        return with_messages(sampled, prompt)
 
     def completion(self, ids: tuple[int, ...], sampling: Sampling, sampled: Sampled) -> Completion:
         """The completion of what was sampled after a prompt's `ids`; a `ModelError` if it was broken off."""
@@ -256,7 +321,7 @@ class TokenModel(TokenWriter, ABC):
 
 
 class ScoringTokenModel(TokenModel):
-    """A `TokenModel` that also says how probable given texts are."""
+    """A `TokenModel` that also says how probable texts are."""
 
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt: their completion with its log-probabilities.
@@ -268,9 +333,9 @@ class ScoringTokenModel(TokenModel):
             ContextError: Prompt and texts are longer than the model's context.
             ModelError: As `written`, or the engine fails.
         """
-        given = self.written(prompt, *texts, end=end)
-        require_fit(given, self.context, self.name)
-        return await self._scored(given)
+        completion = self.written(prompt, *texts, end=end)
+        require_fit(completion, self.context, self.name)
+        return await self._scored(completion)
 
     @abstractmethod
-    async def _scored(self, given: Completion) -> Completion: ...
+    async def _scored(self, completion: Completion) -> Completion: ...

@@ -1,22 +1,16 @@
 """Scripted models for tests and dry runs, and recordings that are replayed."""
 
 import asyncio
-import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from mars_env.errors import ConfigError, ModelError
-from mars_env.files import write_atomically
-from mars_env.identity import digest_of
-from mars_env.models.requests import check_request, is_token_ids, prompt_text
+from mars_env.errors import ConfigError
+from mars_env.models.requests import check_request, is_token_ids, prompt_text, with_messages
 from mars_env.seeds import derive_seed
-from mars_env.types import Completion, Model, Prompt, Sampling
+from mars_env.types import Completion, Prompt, Sampling
 
 Script = Callable[[Prompt, int, int], str]
 """A script: from the prompt, the sample's number and the sample's seed to a string."""
@@ -68,7 +62,7 @@ class ScriptedModel:
         """N samples of the script; a `ConfigError` if it gives no string."""
         check_request(n, sampling)
         await asyncio.sleep(self.latency)
-        return [self._completion(prompt, i, sampling) for i in range(n)]
+        return with_messages([self._completion(prompt, i, sampling) for i in range(n)], prompt)
 
     def _completion(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
         seed = derive_seed(sampling.seed or 0, sample)
@@ -95,87 +89,6 @@ class ScriptedModel:
             prompt_tokens=len(read),
             completion_tokens=len(ids),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ModelCall:
-    """One request to a model, and its answer."""
-
-    prompt: Prompt
-    n: int
-    sampling: Sampling
-    completions: tuple[Completion, ...]
-
-
-class RecordingModel:
-    """Forwards requests to a model and keeps them as `records`, with their answers, for `ReplayModel`."""
-
-    def __init__(self, model: Model) -> None:
-        self.records: list[ModelCall] = []
-        self.name = getattr(model, "name", "recorded")
-        self._model = model
-
-    def identity(self) -> dict[str, Any]:
-        """What identifies it: the model that is recorded."""
-        return {"model": self._model}
-
-    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions of the model that is recorded."""
-        completions = await self._model.complete(prompt, n, sampling)
-        self.records.append(ModelCall(prompt, n, sampling, tuple(completions)))
-        return completions
-
-
-class ReplayModel:
-    """Answers the requests of a recording with the recorded answers; any other is a `ModelError`.
-
-    A request is identified by its prompt, its n and its sampling, seed included. One that was recorded
-    several times gets its answers in turn, then always the last one.
-    """
-
-    def __init__(self, records: Iterable[ModelCall], *, name: str = "replay") -> None:
-        self.name = name
-        records = list(records)
-        self._digest = digest_of([asdict(record) for record in records])
-        self._answers: dict[str, list[tuple[Completion, ...]]] = {}
-        for record in records:
-            key = _request_key(record.prompt, record.n, record.sampling)
-            self._answers.setdefault(key, []).append(record.completions)
-
-    def identity(self) -> dict[str, Any]:
-        """What identifies it: its recording."""
-        return {"name": self.name, "records": self._digest}
-
-    async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """The recorded completions of this request."""
-        await asyncio.sleep(0)
-        answers = self._answers.get(_request_key(prompt, n, sampling))
-        if not answers:
-            asked = f"n={n}, seed={sampling.seed}, {prompt_text(prompt)[:80]!r}"
-            raise ModelError(f"{self.name}: no such request was recorded: {asked}; record it again")
-        return list(answers.pop(0) if len(answers) > 1 else answers[0])
-
-
-def save_records(path: str | Path, records: Iterable[ModelCall]) -> None:
-    """Write a recording as JSON lines, one record a line."""
-    lines = [json.dumps(asdict(record), allow_nan=False) + "\n" for record in records]
-    write_atomically(Path(path), "".join(lines))
-
-
-def load_records(path: str | Path) -> list[ModelCall]:
-    """Read what `save_records` wrote; a `ConfigError` says which line is not a record."""
-    records, call = [], TypeAdapter(ModelCall)
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            records.append(call.validate_json(line))
-        except ValidationError as error:
-            wrong = ", ".join(sorted({str(place) for each in error.errors() for place in each["loc"][:1]}))
-            raise ConfigError(f"{path}, line {number}: not a record of a model: {wrong or error}") from error
-    return records
-
-
-def _request_key(prompt: Prompt, n: int, sampling: Sampling) -> str:
-    return json.dumps([prompt, n, asdict(sampling)], sort_keys=True, default=dict)
 
 
 def _words(text: str) -> list[str]:

@@ -15,8 +15,15 @@ from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.identity import digest_of
 from mars_env.models import vllm_engines as engines
 from mars_env.models.checkpoint import from_checkpoint
+from mars_env.models.checksums import Checksum, checksums, merged
 from mars_env.models.requests import Sampled, ScoringTokenModel, require_fit
-from mars_env.models.vllm_weights import EXTENSION, LOAD_SHARED, complete_weights, shared
+from mars_env.models.vllm_weights import (
+    EXTENSION,
+    LOAD_SHARED,
+    WEIGHT_CHECKSUMS,
+    complete_weights,
+    shared,
+)
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Sampling
 
@@ -31,7 +38,6 @@ class _Client(ScoringTokenModel):
     """What a model and an adapter on it share: the engine, the tokenizer, and how requests are made."""
 
     capacity: int
-    under_way: int
     _vllm: Any
     _engine: engines.OfflineEngine | engines.StreamingEngine
     _adapters_alone: bool
@@ -42,21 +48,21 @@ class _Client(ScoringTokenModel):
         samples = await self._generated([(ids, self._params(sampling, i, room)) for i in range(n)])
         return [self._completion(ids, sampling, sample) for sample in samples]
 
-    async def _scored(self, given: Completion) -> Completion:
-        require_fit(given, self.context - 1, self.name)  # vLLM samples a token after what it scores
+    async def _scored(self, completion: Completion) -> Completion:
+        require_fit(completion, self.context - 1, self.name)  # vLLM samples a token after what it scores
         params = self._vllm.SamplingParams(
             max_tokens=1,
             prompt_logprobs=0,  # the prompt's own tokens alone
             detokenize=False,
             output_kind=self._vllm.sampling_params.RequestOutputKind.FINAL_ONLY,
         )
-        [read] = await self._generated([((*given.prompt_ids, *given.token_ids), params)])
-        found = (read.output.prompt_logprobs or [])[len(given.prompt_ids) :]
+        [read] = await self._generated([((*completion.prompt_ids, *completion.token_ids), params)])
+        entries = (read.output.prompt_logprobs or [])[len(completion.prompt_ids) :]
         # There may be too few, or one of a token that the model holds for impossible.
         with explained(ModelError, f"{self.name}: vLLM's log-probabilities cannot be used", ValueError):
-            pairs = zip(found, given.token_ids, strict=True)
+            pairs = zip(entries, completion.token_ids, strict=True)
             values = checked_logprobs([entry[token].logprob for entry, token in pairs])
-        return replace(given, logprobs=values, versions=((read.versions[0][0], len(values)),))
+        return replace(completion, logprobs=values, versions=((read.versions[0][0], len(values)),))
 
     async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[engines.EngineOutput]:
         """The outputs for prompts and their sampling parameters; all tokens of an adapter are its own."""
@@ -66,14 +72,12 @@ class _Client(ScoringTokenModel):
         if self._engine.asleep:
             raise ModelError(f"{self.name} sleeps: refresh it before it samples")
         lora, version = self._adapter or (None, 0)
-        self.under_way += len(jobs)
-        try:
-            found = await self._engine.generate([engines.EngineRequest(*job, lora) for job in jobs])
-        finally:
-            self.under_way -= len(jobs)
+        outputs = await self._engine.generate([engines.EngineRequest(*job, lora) for job in jobs])
         if lora is None:
-            return found
-        return [replace(each, versions=((version, len(each.output.outputs[0].token_ids)),)) for each in found]
+            return outputs
+        lengths = [len(output.output.outputs[0].token_ids) for output in outputs]
+        pairs = zip(outputs, lengths, strict=True)
+        return [replace(output, versions=((version, length),)) for output, length in pairs]
 
     def _params(self, sampling: Sampling, sample: int, room: int) -> Any:
         if not (sampling.temperature == 0 or 0.01 <= sampling.temperature <= 2):
@@ -122,7 +126,6 @@ class VLLMModel(_Client):
 
     Attributes:
         capacity: Samples that the engine decodes at once.
-        under_way: Samples that are not finished.
         version: Version of the weights, noted with each token; see `refresh`.
 
     Raises:
@@ -178,7 +181,7 @@ class VLLMModel(_Client):
         kind = engines.StreamingEngine if engine == "async" else engines.OfflineEngine
         self._engine = kind(settings, self.version)
         self.context = self._engine.context
-        self.capacity, self.under_way = self._engine.capacity, 0
+        self.capacity = self._engine.capacity
         self._loras = itertools.count(1) if max_lora_rank is not None else None
         self._adapters_alone = cpu and engine == "async" and max_lora_rank is not None
 
@@ -207,31 +210,32 @@ class VLLMModel(_Client):
         """Stop the engine and free its memory. It stops with the process in any case."""
         self._engine.close()
 
-    def refresh(self, weights: Any, version: int | None = None, *, interrupt: bool = False) -> None:
-        """Replace the weights in place; new requests wait until then.
+    def refresh(self, weights: Any, version: int | None = None) -> None:
+        """Replace the weights in place: running requests end first, new ones wait until then.
 
         Args:
             weights: A module of transformers or its state dict, with all parameters under the checkpoint's
                 own names; or the directory of a checkpoint, which all processes of the engine can read.
             version: The new version; by default one more than the old.
-            interrupt: Do not wait for running requests: they continue with the new weights, which read their
-                prompts and tokens again. `Completion.versions` tells which weights sampled which tokens.
 
         Raises:
-            ConfigError: Parameters are missing, or the engine must interrupt and is ``"offline"`` or of a
-                vLLM before 0.32.
+            ConfigError: Parameters are missing.
         """
         version = self.version + 1 if version is None else version
         if isinstance(weights, str | Path):
             if not Path(weights).is_dir():
                 raise ConfigError(f"there is no checkpoint at {weights}: give a folder, a module or a state")
             source = "reload_weights", {"weights_path": str(weights)}
-            self._engine.reload(source, version, interrupt=interrupt)
+            self._engine.reload(source, version)
         else:
             state = weights if isinstance(weights, Mapping) else weights.state_dict()
             with shared(complete_weights(state, self._config)) as where:
-                self._engine.reload((LOAD_SHARED, where), version, interrupt=interrupt)
+                self._engine.reload((LOAD_SHARED, where), version)
         self.version = version
+
+    def checksums(self) -> dict[str, Checksum]:
+        """The checksums of those weights that the engine holds as they are in a checkpoint, by name there."""
+        return merged(self._engine.ask_workers(WEIGHT_CHECKSUMS))
 
     def sleep(self) -> None:
         """Give the card's memory to the trainer until the next `refresh`, of this model or of its adapters.
@@ -254,8 +258,8 @@ class VLLMModel(_Client):
                 of the adapter.
             version: Version of the adapter, noted with each token.
         """
-        own = Path(path).name if isinstance(path, str | Path) else path.name
-        return VLLMAdapter(self, path, name or own, version)
+        name = name or (Path(path).name if isinstance(path, str | Path) else path.name)
+        return VLLMAdapter(self, path, name, version)
 
 
 class VLLMAdapter(_Client):
@@ -266,7 +270,7 @@ class VLLMAdapter(_Client):
 
     def __init__(self, base: VLLMModel, path: str | Path | Any, name: str, version: int) -> None:
         vars(self).update(vars(base))
-        self.base, self.name, self.under_way = base, name, 0
+        self.base, self.name = base, name
         self._path = str(path) if isinstance(path, str | Path) else ""
         # The last two: a running request may still need the one before, if vLLM has dropped it.
         self._folders: deque[tempfile.TemporaryDirectory[str]] = deque(maxlen=2)
@@ -283,6 +287,12 @@ class VLLMAdapter(_Client):
     def version(self) -> int:
         """Version of the adapter."""
         return 0 if self._adapter is None else self._adapter[1]
+
+    def checksums(self) -> dict[str, Checksum]:
+        """The checksums of the adapter's weights in the file that the engine is told to read."""
+        [request, _] = self._adapter or (None, 0)
+        path = Path(request.lora_path if request else self._path) / "adapter_model.safetensors"
+        return checksums(importlib.import_module("safetensors.torch").load_file(path))
 
     def sleep(self) -> None:
         """As `VLLMModel.sleep`, for all adapters of the base."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.lazy import needs
-from mars_env.models.batching import Ticket, engine_lock, submit
+from mars_env.models.batching import Ticket, submit
 from mars_env.models.vllm_weights import PACK_RELOADED
 
 T = TypeVar("T")
@@ -45,20 +45,13 @@ _Ticket = Ticket[tuple[EngineRequest, ...], list[EngineOutput]]
 def generated(output: Any, version: int) -> EngineOutput:
     """An output with its versions: as vLLM notes them since 0.32, else `version` for all tokens.
 
-    Before, requests are never interrupted (`require_notes`), so all tokens come from the engine's weights.
+    Requests end before the weights change, so all tokens come from the engine's weights.
     """
     completion = output.outputs[0]
     spans = getattr(completion, "weight_versions", None)
     if spans is not None:
         return EngineOutput(output, tuple((int(span.version), span.end - span.start) for span in spans))
     return EngineOutput(output, ((version, len(completion.token_ids)),) if completion.token_ids else ())
-
-
-def require_notes(vllm: Any) -> None:
-    """Reject interrupting requests of a vLLM before 0.32: it does not note which weights sampled a token."""
-    if "weight_versions" not in vllm.CompletionOutput.__dataclass_fields__:
-        advice = "refresh without interrupt=True, or install vLLM 0.32 or newer"
-        raise ConfigError(f"vLLM {vllm.__version__} does not note which weights sampled a token: {advice}")
 
 
 class _Engine:
@@ -68,6 +61,10 @@ class _Engine:
     _finalizer: Any
 
     def _call(self, method: str, argument: Any) -> None:
+        raise NotImplementedError
+
+    def ask_workers(self, method: str) -> list[Any]:
+        """What a method of vLLM's workers returns, for each of them."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -82,13 +79,15 @@ class _Engine:
 
     def wake(self, *parts: str) -> None:
         """Take the memory back for these parts, by default for all."""
-        if tags := [part for part in self.asleep if part in (parts or self.asleep)]:
+        if tags := [tag for tag in self.asleep if tag in (parts or self.asleep)]:
             self._call("wake_up", tags)
-            self.asleep = tuple(part for part in self.asleep if part not in tags)
+            self.asleep = tuple(tag for tag in self.asleep if tag not in tags)
 
 
 class OfflineEngine(_Engine):
     """`LLM`: the requests of a wave (see `mars_env.models.batching`) run as one batch to their ends."""
+
+    device = "vllm"
 
     def __init__(self, settings: Mapping[str, Any], version: int) -> None:
         self._vllm = load_vllm()
@@ -98,6 +97,7 @@ class OfflineEngine(_Engine):
         self.capacity: int = self._core.vllm_config.scheduler_config.max_num_seqs
         self._core.set_weight_version(str(version))
         self._version = version
+        self.lock = threading.RLock()
         if on_cpu():
             self._llm.collective_rpc(PACK_RELOADED)
         self._finalizer = weakref.finalize(self, self._core.engine_core.shutdown)
@@ -110,9 +110,10 @@ class OfflineEngine(_Engine):
         """Answer a wave; called by `mars_env.models.batching` in a worker thread."""
         answers: dict[EngineRequest, EngineOutput] = {}
         jobs = [job for ticket in tickets for job in ticket.request]
+        jobs.sort(key=lambda job: (job.ids, job.params.seed or 0))
         for adapted in (False, True):  # see `VLLMModel.adapter`: the two may not share a batch on CPUs
-            if part := [job for job in jobs if (job.lora is not None) == adapted]:
-                answers |= zip(part, self._batch(part, adapted), strict=True)
+            if batch := [job for job in jobs if (job.lora is not None) == adapted]:
+                answers |= zip(batch, self._batch(batch, adapted), strict=True)
         return {ticket: [answers[job] for job in ticket.request] for ticket in tickets}
 
     def _batch(self, jobs: Sequence[EngineRequest], adapted: bool) -> list[EngineOutput]:
@@ -127,11 +128,9 @@ class OfflineEngine(_Engine):
             raise _failure(error) from error
         return [generated(output, self._version) for output in outputs]
 
-    def reload(self, source: Reload, version: int, *, interrupt: bool) -> None:
-        """Replace the weights in place; no wave is ever interrupted."""
-        if interrupt:
-            raise ConfigError("the offline engine finishes its batch first: interrupt needs engine='async'")
-        with engine_lock:
+    def reload(self, source: Reload, version: int) -> None:
+        """Replace the weights in place, after the wave under way."""
+        with self.lock:
             self.wake("weights")
             self._llm.collective_rpc(source[0], kwargs=source[1])
             self.wake()
@@ -140,8 +139,13 @@ class OfflineEngine(_Engine):
             self._core.set_weight_version(str(version))
             self._version = version
 
+    def ask_workers(self, method: str) -> list[Any]:
+        """What a method of vLLM's workers returns, for each of them."""
+        with self.lock:
+            return list(self._llm.collective_rpc(method))
+
     def _call(self, method: str, argument: Any) -> None:
-        with engine_lock:
+        with self.lock:
             getattr(self._llm, method)(argument)
 
 
@@ -208,23 +212,24 @@ class StreamingEngine(_Engine):
             raise ModelError("vLLM gave no output")
         return generated(final, self._version)
 
-    def reload(self, source: Reload, version: int, *, interrupt: bool) -> None:
-        """Replace the weights in place."""
+    def reload(self, source: Reload, version: int) -> None:
+        """Replace the weights in place, after the requests under way."""
         self._engine()
-        if interrupt:
-            require_notes(self._vllm)
         with self._reloading:
             self.wake("weights")
-            self._wait(self._reload(source, version, "keep" if interrupt else "wait"))
+            self._wait(self._reload(source, version))
             self.wake()
+
+    def ask_workers(self, method: str) -> list[Any]:
+        """What a method of vLLM's workers returns, for each of them."""
+        return list(self._wait(self._engine().collective_rpc(method)))
 
     def _call(self, method: str, argument: Any) -> None:
         self._wait(getattr(self._engine(), method)(argument))
 
-    async def _reload(self, source: Reload, version: int, mode: str) -> None:
-        # Clearing the cache makes running requests read their own tokens again with the new weights.
+    async def _reload(self, source: Reload, version: int) -> None:
         llm = self._engine()
-        await llm.pause_generation(mode=mode, clear_cache=True)
+        await llm.pause_generation(mode="wait", clear_cache=True)  # it holds values of the old weights
         try:
             await llm.collective_rpc(source[0], kwargs=source[1])
             await llm.update_weight_version(str(version))

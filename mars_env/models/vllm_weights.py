@@ -35,6 +35,12 @@ class WorkerExtension:
         weights = ((name, tensor(dtype, shape, offset)) for name, dtype, shape, offset in layout)
         self.model_runner.reload_weights(weights_iterator=weights)
 
+    def weight_checksums(self) -> dict[str, tuple[str, list[int], int]]:
+        """The type, shape and checksum of each of `readable_tensors`, as plain data."""
+        sums = importlib.import_module("mars_env.models.checksums").checksums
+        tensors = readable_tensors(self.model_runner.get_model())
+        return {name: (dtype, [*shape], value) for name, (dtype, shape, value) in sums(tensors).items()}
+
     def pack_reloaded_experts(self) -> None:
         """From now on, reloaded experts are packed, too.
 
@@ -69,7 +75,36 @@ def _packing(setup: Any) -> Any:
 
 EXTENSION = f"{__name__}.{WorkerExtension.__name__}"
 LOAD_SHARED = WorkerExtension.load_shared_weights.__name__
+WEIGHT_CHECKSUMS = WorkerExtension.weight_checksums.__name__
 PACK_RELOADED = WorkerExtension.pack_reloaded_experts.__name__
+
+
+def readable_tensors(model: Any) -> dict[str, Any]:
+    """The parameters of one of vLLM's models by their names in a checkpoint, in its layout.
+
+    Fused ones (``qkv_proj``) are taken apart, and rows that pad the vocabulary left out. Parameters that are
+    packed for a kernel, quantised or divided between workers are not among them.
+    """
+    fused = getattr(model, "packed_modules_mapping", {})
+    tensors: dict[str, Any] = {}
+    for name, parameter in model.named_parameters():
+        path, _, leaf = name.rpartition(".")
+        module, (parent, dot, last) = model.get_submodule(path), path.rpartition(".")
+        if not _is_plain(module, parameter):
+            continue
+        parts, sizes = fused.get(last, ()), getattr(module, "output_partition_sizes", ())
+        if parts and len(parts) == len(sizes):
+            pieces = zip(parts, parameter.split(list(sizes)), strict=True)
+            tensors |= {f"{parent}{dot}{module_name}.{leaf}": piece for module_name, piece in pieces}
+        else:
+            tensors[name] = parameter[: getattr(module, "org_vocab_size", None)]
+    return tensors
+
+
+def _is_plain(module: Any, parameter: Any) -> bool:
+    """Whether a layer of vLLM's computes with this very parameter, whole and as it was loaded."""
+    packed = hasattr(module, "cpu_linear") or getattr(module, "tp_size", 1) > 1
+    return not packed and str(parameter.dtype) in ("torch.float32", "torch.bfloat16", "torch.float16")
 
 
 @contextmanager

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from mars_env.problems.arithmetic import arithmetic_problems as arithmetic_problems
     from mars_env.problems.code import code_problem_from_row as code_problem_from_row
     from mars_env.problems.code import load_code_file as load_code_file
-    from mars_env.problems.code_nibbles import nibbles_problems as nibbles_problems
     from mars_env.problems.files import load_file as load_file
     from mars_env.problems.loading import check_references as check_references
     from mars_env.problems.loading import load_set as load_set
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from mars_env.problems.registry import list_problem_sets as list_problem_sets
     from mars_env.problems.registry import register_problem_set as register_problem_set
     from mars_env.problems.reports import reports_problems as reports_problems
-    from mars_env.problems.subset_sum import subset_sum_problems as subset_sum_problems
     from mars_env.problems.written import write_problems as write_problems
 
 __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -71,10 +71,10 @@ def values(problem: Problem) -> tuple[int, ...]:
         >>> values(Problem("p", "", "", metadata={"start": 882, "terms": [-27, -65, 64]}))
         (882, 855, 790, 854)
     """
-    found = [int(problem.metadata["start"])]
+    totals = [int(problem.metadata["start"])]
     for term in problem.metadata["terms"]:
-        found.append((found[-1] + term) % _MODULUS)
-    return tuple(found)
+        totals.append((totals[-1] + term) % _MODULUS)
+    return tuple(totals)
 
 
 def written_steps(problem: Problem) -> tuple[str, ...]:
@@ -85,10 +85,10 @@ def written_steps(problem: Problem) -> tuple[str, ...]:
         >>> written_steps(Problem("p", "", "", metadata=example))
         ('a = 20', 'b = 20 - 27 = 993', 'c = 993 + 0 = 993')
     """
-    letters, found = string.ascii_lowercase, values(problem)
-    steps = [f"a = {found[0]}"]
+    letters, totals = string.ascii_lowercase, values(problem)
+    steps = [f"a = {totals[0]}"]
     for i, (term, sign) in enumerate(zip(problem.metadata["terms"], problem.metadata["signs"], strict=True)):
-        steps.append(f"{letters[i + 1]} = {found[i]} {_operator(sign)} {abs(term)} = {found[i + 1]}")
+        steps.append(f"{letters[i + 1]} = {totals[i]} {_operator(sign)} {abs(term)} = {totals[i + 1]}")
     return tuple(steps)
 
 

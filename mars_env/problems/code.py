@@ -154,22 +154,29 @@ def _reference(row: Row) -> dict[str, Any]:
         return {**common, **_code_contests(row)}
     if "input_output" in row:
         return {**common, **_inputs_and_outputs(_json(row, "input_output"), row, "input_output")}
-    mode = row.get("mode")
+    return {**common, **(_tests(row) if row.get("mode") is None else _tests_of_mode(row, row["mode"]))}
+
+
+def _tests_of_mode(row: Row, mode: Any) -> dict[str, Any]:
+    """The tests of a row in the library's own form."""
     if mode == "function_call":
-        return {**common, **_inputs_and_outputs(row, row, "inputs")}
-    tests = row.get("tests")
+        return _inputs_and_outputs(row, row, "inputs")
     if mode == "stdin":
-        return {**common, **_stdin(row, _list(tests, "tests"))}
-    if mode is not None:
-        raise BadField("mode", f"must be 'stdin' or 'function_call', not {mode!r}")
+        return _stdin(row, _list(row.get("tests"), "tests"))
+    raise BadField("mode", f"must be 'stdin' or 'function_call', not {mode!r}")
+
+
+def _tests(row: Row) -> dict[str, Any]:
+    """The tests of a row whose field ``tests`` tells its form."""
+    tests = row.get("tests")
     if "test_list" in row or "entry_point" in row or _is_assert_list(tests):
-        return {**common, **_asserts(row)}
+        return _asserts(row)
     if isinstance(tests, str):
         tests = _json(row, "tests")
     if isinstance(tests, Mapping):  # DeepCoder's rows from TACO
-        return {**common, **_inputs_and_outputs(tests, row, "tests"), "comparison": "stripped"}
+        return {**_inputs_and_outputs(tests, row, "tests"), "comparison": "stripped"}
     if isinstance(tests, Sequence):
-        return {**common, **_listed(row, list(tests))}
+        return _listed(row, list(tests))
     raise BadField("tests", "is missing: the row is not a code problem in a known form")
 
 
@@ -179,15 +186,15 @@ def _public(row: Row) -> int:
 
 
 def _stdin(row: Row, tests: list[Any]) -> dict[str, Any]:
-    public, found = _public(row), []
+    public, converted = _public(row), []
     for index, test in enumerate(tests):
         if not isinstance(test, Mapping) or "input" not in test or "output" not in test:
             raise BadField("tests", f"[{index}] must have 'input' and 'output'")
         is_public = _flag(test, "public", index < public)
         texts = {key: _text_lines(test[key], f"tests[{index}].{key}") for key in ("input", "output")}
-        found.append({**texts, "public": is_public})
+        converted.append({**texts, "public": is_public})
     how = {"exact": _flag(row, "exact", False), "tolerance": _tolerance(row)}
-    return {"form": "stdin", "tests": found, **how, "checker": row.get("checker") or None}
+    return {"form": "stdin", "tests": converted, **how, "checker": row.get("checker") or None}
 
 
 def _flag(row: Row, field: str, default: bool) -> bool:
@@ -234,8 +241,8 @@ def _inputs_and_outputs(data: Any, row: Row, field: str) -> dict[str, Any]:
 
 def _integer_keys(tests: list[dict[str, Any]]) -> dict[str, bool]:
     """APPS' own grader makes the keys of a first argument integers again; noted only where there are any."""
-    found = any(with_integer_keys(test["arguments"]) != test["arguments"] for test in tests)
-    return {"integer_keys": True} if found else {}
+    has_integer_keys = any(with_integer_keys(test["arguments"]) != test["arguments"] for test in tests)
+    return {"integer_keys": True} if has_integer_keys else {}
 
 
 def with_integer_keys(arguments: list[Any]) -> list[Any]:
@@ -262,25 +269,25 @@ def _parsed(value: Any) -> Any:
 def _live_code_bench(row: Row) -> dict[str, Any]:
     public = _test_cases(row.get("public_test_cases") or "[]", "public_test_cases")
     private = _test_cases(row.get("private_test_cases") or "[]", "private_test_cases")
-    found = [(test, True) for test in public] + [(test, False) for test in private]
-    return _typed_cases(row, found, _json(row, "metadata"))
+    cases = [(test, True) for test in public] + [(test, False) for test in private]
+    return _typed_cases(row, cases, _json(row, "metadata"))
 
 
-def _typed_cases(row: Row, found: list[tuple[Any, bool]], details: Any) -> dict[str, Any]:
-    functional = {isinstance(t, Mapping) and t.get("testtype") == "functional" for t, _ in found}
+def _typed_cases(row: Row, marked: list[tuple[Any, bool]], details: Any) -> dict[str, Any]:
+    functional = {isinstance(t, Mapping) and t.get("testtype") == "functional" for t, _ in marked}
     if functional == {True}:
         name = details.get("func_name") if isinstance(details, Mapping) else None
         if not name:
             raise BadField("metadata", "names no 'func_name' for tests that call a function")
         cases = [
             {"arguments": _parsed(_field(t, "input")), "accept": [_json(t, "output")], "public": public}
-            for t, public in found
+            for t, public in marked
         ]
         return _function_call(str(name), cases)
     if True in functional:
         raise BadField("private_test_cases", "mixes functions and standard input")
     pairs = [
-        {"input": _field(t, "input"), "output": _field(t, "output"), "public": public} for t, public in found
+        {"input": _field(t, "input"), "output": _field(t, "output"), "public": public} for t, public in marked
     ]
     return {**_stdin(row, pairs), "prelude": True, "comparison": "stripped"}
 
@@ -327,8 +334,8 @@ def _asserts(row: Row) -> dict[str, Any]:
         prompt = row.get("prompt")
         begins = isinstance(prompt, str) and f"def {entry_point}" in prompt
         examples = [{"code": text, "public": True} for text in _list(row.get("examples") or [], "examples")]
-        found = [*examples, {"code": tests, "public": False, "check": True}]
-        return {**form, "tests": found, "prompt": prompt if begins else ""}
+        converted = [*examples, {"code": tests, "public": False, "check": True}]
+        return {**form, "tests": converted, "prompt": prompt if begins else ""}
     texts = _list(tests, "tests")
     more = row.get("test")
     if "tests" not in row and isinstance(more, str) and more.strip():
@@ -336,8 +343,8 @@ def _asserts(row: Row) -> dict[str, Any]:
     for index, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
             raise BadField("tests", f"[{index}] must be Python text")
-    found = [{"code": text, "public": index < _public(row)} for index, text in enumerate(texts)]
-    return {**form, "tests": found, "prompt": ""}
+    converted = [{"code": text, "public": index < _public(row)} for index, text in enumerate(texts)]
+    return {**form, "tests": converted, "prompt": ""}
 
 
 def called_function(row: Row) -> str:
@@ -364,8 +371,8 @@ def _listed(row: Row, tests: list[Any]) -> dict[str, Any]:
         ]
         return {**_function_call(name, cases), **_integer_keys(cases)}
     details = (t.get("metadata") for t in tests if isinstance(t, Mapping) and t.get("metadata"))
-    found = [(t, bool(isinstance(t, Mapping) and t.get("public", False))) for t in tests]
-    return _typed_cases(row, found, next(details, None))
+    marked = [(t, bool(isinstance(t, Mapping) and t.get("public", False))) for t in tests]
+    return _typed_cases(row, marked, next(details, None))
 
 
 def _case(arguments: Any, output: Any, place: str, *, unwrap: bool, public: bool = False) -> dict[str, Any]:

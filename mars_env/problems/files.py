@@ -116,8 +116,8 @@ def _problem(
 ) -> Problem:
     problem_id = f"{stem}/{index}" if id_field is None else _named_field(row, "id", id_field)
     used = {id_field, problem_field, answer_field}
-    kept = {str(key): json_value(value) for key, value in row.items() if key not in used}
-    metadata = {"source": stem, "licence": licence, **kept}
+    others = {str(key): json_value(value) for key, value in row.items() if key not in used}
+    metadata = {"source": stem, "licence": licence, **others}
     statement = _named_field(row, "problem", problem_field)
     if answer_field not in row and (row.get("rubric") or row.get("documents")):
         return Problem(problem_id, statement, None, "open", metadata)
@@ -138,14 +138,14 @@ def _with_one_answer(row: Row, field: str) -> Row:
     return {**row, field: value[0]}
 
 
-def _named_field(row: Row, part: str, field: str) -> str:
+def _named_field(row: Row, role: str, field: str) -> str:
     """The text of a row's field; where there is none, the error says how to name another."""
     try:
         return required_text(row, field)
     except BadField as error:
         if field in row:
             raise
-        way = f"fields={{'{part}': NAME}} (--fields {part}=NAME) names the field that has it"
-        if part == "id":
+        way = f"fields={{'{role}': NAME}} (--fields {role}=NAME) names the field that has it"
+        if role == "id":
             way += ", and fields={'id': None} (--fields id=) numbers the problems"
         raise BadField(field, f"{error.why}; {way}") from None

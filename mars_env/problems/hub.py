@@ -71,8 +71,8 @@ class HubSet:
         """
         chosen = self.default if split is None else split
         if chosen not in self.splits:
-            known = ", ".join(self.splits)
-            raise ConfigError(f"the problem set {self.name!r} has no split {split!r}, only: {known}")
+            splits = ", ".join(self.splits)
+            raise ConfigError(f"the problem set {self.name!r} has no split {split!r}, only: {splits}")
         if source is not None:
             self._check_folder(Path(source), chosen)
         rows = self.download(chosen) if source is None else file_rows(Path(source))
@@ -84,7 +84,7 @@ class HubSet:
             return
         files = (str(file.relative_to(folder)) for file in files_of(folder))
         named = {word for file in files for word in re.split(r"[^a-z]+", file.lower())}
-        if others := [known for known in self.splits if known in named - {split}]:
+        if others := [other for other in self.splits if other in named - {split}]:
             advice = f"all of a folder is read: give source= a file, or one with the files of {split!r} alone"
             why = f"{folder} has files of another split, {', '.join(others)}"
             raise ConfigError(f"{self.name}: {why}, and {advice}")
@@ -159,8 +159,8 @@ def hub_set(name: str, convert: HubConvert) -> HubSet:
 
 def _unreachable(what: str, error: Exception) -> ProblemError:
     """The error for data that the hub did not deliver."""
-    said = next(iter(str(error).strip().splitlines()), "no message")
+    message = next(iter(str(error).strip().splitlines()), "no message")
     return ProblemError(
-        f"cannot load {what} ({type(error).__name__}: {said}); connect to the network, or give a local copy "
-        "as source= (on the command line: a file of problems as --problems FILE)"
+        f"cannot load {what} ({type(error).__name__}: {message}); connect to the network, or give a local "
+        "copy as source= (on the command line: a file of problems as --problems FILE)"
     )

@@ -58,16 +58,16 @@ def _assertion(source: str, want: str) -> str:
 
 def _results(tests: str, function: str) -> dict[str, Any]:
     """What tests say that calls of a function return, by the calls' arguments."""
-    found = {}
+    cases = {}
     try:
         for node in ast.walk(ast.parse(tests)):
             match node:
                 case ast.Compare(ast.Call(ast.Name(name)) as call, [ast.Eq()], [value]) if name == function:
                     with contextlib.suppress(*_UNREADABLE):
-                        found[ast.unparse(call).removeprefix(function)] = ast.literal_eval(value)
+                        cases[ast.unparse(call).removeprefix(function)] = ast.literal_eval(value)
     except _UNREADABLE:
         pass
-    return found
+    return cases
 
 
 def mbpp_row(row: Row) -> Row:
@@ -85,18 +85,18 @@ def mbpp_row(row: Row) -> Row:
     field_name = "prompt" if row.get("prompt") else "text"
     statement = f"{required_text(row, field_name)}\n\nIt must pass this test:\n{tests[0]}"
     problem_id = str(row.get("id") or f"mbpp/{required_text(row, 'task_id')}")
-    kept = ("code", "reference_solution", "test_imports", "test_setup_code", "test")
+    fields = ("code", "reference_solution", "test_imports", "test_setup_code", "test")
     called = {"entry_point": row.get("entry_point") or called_function(row)}
-    made = {"id": problem_id, "prompt": statement, "test_list": list(tests), "public_tests": 1}
-    return {**{key: row[key] for key in kept if key in row}, **made, **called}
+    task = {"id": problem_id, "prompt": statement, "test_list": list(tests), "public_tests": 1}
+    return {**{key: row[key] for key in fields if key in row}, **task, **called}
 
 
 def _apps_row(row: Row) -> Row:
     """APPS and TACO, where some rows have no tests. A problem's name is a title here: two may share it."""
     if not row.get("input_output"):
         raise Untestable("input_output", "is empty: the row has no tests")
-    kept = {key: value for key, value in row.items() if key not in ("picture_num", "memory_limit")}
-    return {"title" if key == "name" else key: value for key, value in kept.items()}
+    fields = {key: value for key, value in row.items() if key not in ("picture_num", "memory_limit")}
+    return {"title" if key == "name" else key: value for key, value in fields.items()}
 
 
 def _code_set(name: str, prepare: Callable[[Row], Row]) -> HubSet:

@@ -106,10 +106,12 @@ def _call(name: str, loader: Loader, /, **options: Any) -> ProblemSet:
     except TypeError as error:
         takes = ", ".join(["n", *(option for option in signature.parameters if option != "path")])
         raise ConfigError(f"problem set {name!r}: {error}; its options are: {takes}") from error
-    found: Any = loader(**options)
-    if not isinstance(found, ProblemSet):
-        raise ConfigError(f"the loader of the set {name!r} returns a ProblemSet, not {type(found).__name__}")
-    return found
+    problems: Any = loader(**options)
+    if not isinstance(problems, ProblemSet):
+        raise ConfigError(
+            f"the loader of the set {name!r} returns a ProblemSet, not {type(problems).__name__}"
+        )
+    return problems
 
 
 def is_path(name_or_path: str | Path) -> bool:

@@ -37,9 +37,9 @@ class NGrams:
             >>> protected.found_in("Find the product of all primes.") is None
             True
         """
-        own = split_words(text)
+        words = split_words(text)
         sizes = {len(run) for run in self.runs}  # n, and the lengths of shorter texts
-        runs = (tuple(own[start : start + size]) for start in range(len(own)) for size in sizes)
+        runs = (tuple(words[start : start + size]) for start in range(len(words)) for size in sizes)
         return next((run for run in runs if run in self.runs), None)
 
 
@@ -79,10 +79,10 @@ def split_words(text: str) -> list[str]:
     return re.findall(r"\w+|[^\w\s$]", text.casefold())
 
 
-def _runs(own: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
-    if not own:
+def _runs(words: Sequence[str], n: int) -> Iterable[tuple[str, ...]]:
+    if not words:
         return ()
-    return (tuple(own[start : start + n]) for start in range(max(1, len(own) - n + 1)))
+    return (tuple(words[start : start + n]) for start in range(max(1, len(words) - n + 1)))
 
 
 def _texts(protected: Iterable[str] | ProblemSet) -> Iterable[str]:

@@ -17,6 +17,11 @@ from mars_env.types import Problem
 ENDLESS = 10**9
 """Length of a set that is generated on demand: more than anyone plays, small enough to index."""
 
+_CONTENT = ("rubric", "documents", "other_documents")
+"""Metadata that are part of a problem's content."""
+_RULES = ("ordered", "integer")
+"""Metadata that say how a problem's answers are judged."""
+
 HASHED = 1000
 """How many problems of a generated set its content hash reads; the same code generates the others."""
 
@@ -202,7 +207,7 @@ class ProblemSet(Sequence[Problem]):
             >>> [len(part) for part in problems.split((3, 4))]
             [3, 4]
         """
-        self._refuse_endless("split")
+        self._require_finite("split")
         whole = isinstance(sizes, (int, float))
         if isinstance(sizes, (int, float)):
             if not 0 < sizes < 1:
@@ -221,9 +226,9 @@ class ProblemSet(Sequence[Problem]):
             parts.append(part)
         if whole:
             parts[-1] += chain.from_iterable(groups)
-        found = [len(part) for part in parts]
-        if not min(found) or (found != counts and not whole):
-            why = f"the copies of a statement stay together, so the parts would hold {found}"
+        lengths = [len(part) for part in parts]
+        if not min(lengths) or (lengths != counts and not whole):
+            why = f"the copies of a statement stay together, so the parts would hold {lengths}"
             raise ConfigError(f"{parted}: {why}; choose other sizes")
         return tuple(self._view(tuple(self._indices[i] for i in sorted(part))) for part in parts)
 
@@ -232,8 +237,8 @@ class ProblemSet(Sequence[Problem]):
         groups: dict[str, list[int]] = {}
         for i in order:
             problem = self[i]
-            asked = [" ".join(problem.statement.split()), problem.metadata.get("documents")]
-            groups.setdefault(json.dumps(asked, default=str), []).append(i)
+            question = [" ".join(problem.statement.split()), problem.metadata.get("documents")]
+            groups.setdefault(json.dumps(question, default=str), []).append(i)
         return list(groups.values())
 
     def sample(self, rng: np.random.Generator, n: int = 1) -> tuple[Problem, ...]:
@@ -275,7 +280,7 @@ class ProblemSet(Sequence[Problem]):
         """
         if predicate is None and not metadata:
             raise ConfigError("filter needs a predicate or metadata, e.g. problems.filter(level=3)")
-        self._refuse_endless("filter")
+        self._require_finite("filter")
 
         def keep(problem: Problem) -> bool:
             fits = all(_matches(problem, key, value) for key, value in metadata.items())
@@ -286,8 +291,7 @@ class ProblemSet(Sequence[Problem]):
     def content_hash(self) -> str:
         """A hash of ids, statements, references, kinds, rubrics, documents and rules for a run's manifest.
 
-        The rules are what the metadata say about how answers are judged: ``ordered``, ``integer`` and
-        ``answer_check``.
+        The rules are what the metadata say about how answers are judged: ``ordered`` and ``integer``.
 
         For a set that is generated on demand it covers the revision, the size and the first problems: another
         seed or another version of the generator gives another hash, without making all the problems.
@@ -305,8 +309,9 @@ class ProblemSet(Sequence[Problem]):
             digest.update(json.dumps([self.revision, len(self)]).encode())
         for problem in problems:
             row = [problem.id, problem.kind, problem.statement, problem.reference]
-            row += [problem.metadata[key] for key in ("rubric", "documents") if key in problem.metadata]
-            row += _rules(problem.metadata) if listed else []  # the revision of others tells the rules
+            row += [problem.metadata[key] for key in _CONTENT if key in problem.metadata]
+            if listed:  # the revision of others tells the rules
+                row += [(key, problem.metadata[key]) for key in _RULES if key in problem.metadata]
             digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
         return digest.hexdigest()
 
@@ -330,7 +335,7 @@ class ProblemSet(Sequence[Problem]):
             raise KeyError(f"the problem set {self.name!r} has no problem {problem_id!r}")
         return index
 
-    def _refuse_endless(self, what: str) -> None:
+    def _require_finite(self, what: str) -> None:
         if self.endless:
             advice = f"take a part first, e.g. problems[:1000].{what}(...)"
             raise ConfigError(f"cannot {what} the endless set {self.name!r}: {advice}")
@@ -353,17 +358,10 @@ def _filled(groups: Iterable[list[int]], count: int) -> tuple[list[int], list[li
     return part, others
 
 
-def _rules(metadata: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """How answers are judged: whether order and form count, or the check and what it judges by."""
-    keys = ["ordered", "integer"]
-    keys += ["answer_check", "numbers", "target"] if "answer_check" in metadata else []
-    return [(key, metadata[key]) for key in keys if key in metadata]
-
-
-def _matches(problem: Problem, key: str, wanted: Any) -> bool:
+def _matches(problem: Problem, key: str, accepted: Any) -> bool:
     if key not in problem.metadata:
         return False
     value = problem.metadata[key]
-    if isinstance(wanted, Collection) and not isinstance(wanted, (str, bytes)):
-        return value == wanted or value in wanted
-    return bool(value == wanted)
+    if isinstance(accepted, Collection) and not isinstance(accepted, (str, bytes)):
+        return value == accepted or value in accepted
+    return bool(value == accepted)

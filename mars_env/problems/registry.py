@@ -8,7 +8,7 @@ from mars_env.errors import ConfigError
 from mars_env.identity import full_name
 from mars_env.lazy import declared, import_object, imported
 from mars_env.problems.problem_set import ProblemSet
-from mars_env.text import suggestion
+from mars_env.text import first_line, suggestion
 
 if TYPE_CHECKING:
     from mars_env.problems.hub import HubSet
@@ -21,10 +21,8 @@ Loader = Callable[..., ProblemSet]
 _FUNCTIONS = {
     "aime": "aime:aime_problems",
     "arithmetic": "arithmetic:arithmetic_problems",
-    "nibbles": "code_nibbles:nibbles_problems",
     "programs": "programs:programs_problems",
     "reports": "reports:reports_problems",
-    "subset-sum": "subset_sum:subset_sum_problems",
     "livecodebench": "hub_code:live_code_bench",
 }
 """The library's sets with their own loaders, imported on use."""
@@ -65,9 +63,9 @@ def register_problem_set(name: str, loader: Loader | ProblemSet) -> None:
     if not re.fullmatch(r"[\w.-]+", name):
         raise ConfigError(f"a problem set's name may contain letters, digits, '_', '-' and '.', got {name!r}")
     loader = _as_loader(loader, f"the set {name!r}")
-    own = name in _FUNCTIONS or name in _HUB
+    is_built_in = name in _FUNCTIONS or name in _HUB
     # A module that is imported again registers the same function again, which is not a clash.
-    if own or full_name(_loaders.get(name, loader)) != full_name(loader):
+    if is_built_in or full_name(_loaders.get(name, loader)) != full_name(loader):
         raise ConfigError(f"the problem set name {name!r} is taken; choose another")
     _loaders[name] = loader
 
@@ -80,6 +78,19 @@ def list_problem_sets() -> list[str]:
         True
     """
     return sorted({*_FUNCTIONS, *_HUB, *_loaders, *declared(_ENTRY_POINTS)})
+
+
+def describe_problem_set(name: str) -> str:
+    """One line about a set that is known by name: where a real one is from, or what its loader says.
+
+    Example:
+        >>> describe_problem_set("aime25")
+        'math-ai/aime25 on the Hugging Face hub'
+    """
+    if name in _HUB:
+        hub_set: HubSet = _imported(_HUB[name])[name]
+        return f"{hub_set.repo} on the Hugging Face hub"
+    return first_line(find_loader(name).__doc__)
 
 
 def is_module_name(name: str) -> bool:
@@ -107,9 +118,9 @@ def find_loader(name: str) -> Loader:
         return _from_module(match["module"], match["name"])
     if name in (points := declared(_ENTRY_POINTS)):
         return _as_loader(points[name].load(), f"the entry point {name!r}")
-    known = list_problem_sets()
-    others = f"Known: {', '.join(known)}; or give a .jsonl or .parquet file, or my_module:name"
-    raise ConfigError(f"there is no problem set {name!r}{suggestion(name, known) or '.'} {others}")
+    names = list_problem_sets()
+    others = f"Known: {', '.join(names)}; or give a .jsonl or .parquet file, or my_module:name"
+    raise ConfigError(f"there is no problem set {name!r}{suggestion(name, names) or '.'} {others}")
 
 
 def held_out_by_default(name: str) -> str | None:
@@ -137,10 +148,10 @@ def _from_module(module_name: str, name: str) -> Loader:
     raise ConfigError(f"the module {module_name!r} neither registers nor defines a problem set {name!r}")
 
 
-def _as_loader(found: Any, where: str) -> Loader:
-    if isinstance(found, ProblemSet):
-        whole: ProblemSet = found
+def _as_loader(loader: Any, where: str) -> Loader:
+    if isinstance(loader, ProblemSet):
+        whole: ProblemSet = loader
         return lambda *, seed, split: whole
-    if callable(found):
-        return found
-    raise ConfigError(f"{where} must be a ProblemSet or a loader, not {type(found).__name__}")
+    if callable(loader):
+        return loader
+    raise ConfigError(f"{where} must be a ProblemSet or a loader, not {type(loader).__name__}")

@@ -7,6 +7,7 @@ exist, so nothing about them can be known without the documents.
 import random
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 from mars_env.checks import require_integer
@@ -32,7 +33,7 @@ def reports_problems(*, seed: int = 0, split: str | None = None, years: int = 5)
 
     A report tells revenue and costs in millions of euros, and the employees, of one of four divisions in one
     year; all are uniform between 100 and 999, and 100 and 4999. Metadata: ``documents``, the reports in a
-    random order; ``task``, always ``"number"``; ``company``.
+    random order; ``other_documents``, those of another company; ``task``, always ``"number"``; ``company``.
 
     Args:
         seed: The set's seed.
@@ -71,7 +72,15 @@ def report(company: str, division: str, year: int, figures: Sequence[int]) -> st
     )
 
 
-def _make(years: int, rng: random.Random) -> Iterator[Draft]:
+def _make(years: int, rng: random.Random) -> Iterator[Draft | None]:
+    for (company, documents), (other, other_documents) in pairwise(_companies(years, rng)):
+        metadata = {**MADE, "company": company, "task": "number", "documents": documents}
+        metadata["other_documents"] = other_documents
+        yield None if other == company else Draft(_statement(company), None, metadata, "open")
+
+
+def _companies(years: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
+    """Companies with their documents."""
     while True:
         company = f"{rng.choice(_FIRST)}{rng.choice(_SECOND)} {rng.choice(_THIRD)}"
         first = rng.randint(1980, 2024 - _MAX_YEARS)
@@ -81,5 +90,4 @@ def _make(years: int, rng: random.Random) -> Iterator[Draft]:
             for division in DIVISIONS
         ]
         rng.shuffle(documents)
-        metadata = {**MADE, "company": company, "task": "number", "documents": documents}
-        yield Draft(_statement(company), None, metadata, "open")
+        yield company, documents

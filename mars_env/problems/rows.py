@@ -84,38 +84,47 @@ def read_problems(
     Raises:
         ProblemError: A row is bad; the message gives place and field. Or there are no problems.
     """
-    problems: list[Problem] = []
-    places: list[str] = []
-    first: dict[str, int] = {}  # statement with white space collapsed -> index of its first row
-    contradicted: set[int] = set()
-    merged = left_out = 0
+    notes: list[str] = []
+    problems: list[tuple[str, Problem]] = []
+    left_out = 0
     for index, (place, row) in enumerate(rows):
         try:
-            problem = convert(row, index)
-        except BadField as error:
-            if untestable == "leave out" and isinstance(error, Untestable):
-                left_out += 1
-                continue
-            raise ProblemError(f"{place}: {error}") from error
-        except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise ProblemError(f"{place}: the row has no known form ({describe_error(error)})") from error
-        if duplicates == "merge":
-            known = first.setdefault(" ".join(problem.statement.split()), len(problems))
-            if known < len(problems):
-                merged += 1
-                if problems[known].reference != problem.reference:
-                    contradicted.add(known)
-                continue
-        problems.append(problem)
-        places.append(place)
-    kept = [i for i in range(len(problems)) if i not in contradicted]
-    if source is not None and not kept:
-        raise ProblemError(f"{source} contains no problems")
-    listed = Listed([problems[i] for i in kept], [places[i] for i in kept])
-    notes = []
-    if merged:
-        notes.append(f"{merged} duplicate rows merged")
-        notes.append(f"{counted(len(contradicted), 'problem')} with contradictory answers left out")
+            problems.append((place, _converted(convert, place, row, index)))
+        except Untestable as error:
+            if untestable == "refuse":
+                raise ProblemError(f"{place}: {error}") from error
+            left_out += 1
+    if duplicates == "merge":
+        problems = _merged(problems, notes)
     if left_out:
         notes.append(f"{counted(left_out, 'row')} without tests that can be used left out")
-    return listed, ", ".join(notes)
+    if source is not None and not problems:
+        raise ProblemError(f"{source} contains no problems")
+    return Listed([problem for _, problem in problems], [place for place, _ in problems]), ", ".join(notes)
+
+
+def _converted(convert: Convert, place: str, row: Row, index: int) -> Problem:
+    """A row's problem. An `Untestable` passes; what else is wrong with the row becomes a `ProblemError`."""
+    try:
+        return convert(row, index)
+    except Untestable:
+        raise
+    except BadField as error:
+        raise ProblemError(f"{place}: {error}") from error
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ProblemError(f"{place}: the row has no known form ({describe_error(error)})") from error
+
+
+def _merged(problems: Iterable[tuple[str, Problem]], notes: list[str]) -> list[tuple[str, Problem]]:
+    """One problem for each statement; none for a statement with contradictory references."""
+    groups: dict[str, list[tuple[str, Problem]]] = {}
+    for place, problem in problems:
+        groups.setdefault(" ".join(problem.statement.split()), []).append((place, problem))
+    agreeing = [
+        group for group in groups.values() if all(p.reference == group[0][1].reference for _, p in group)
+    ]
+    merged = sum(len(group) - 1 for group in groups.values())
+    if merged:
+        notes.append(f"{merged} duplicate rows merged")
+        notes.append(f"{counted(len(groups) - len(agreeing), 'problem')} with contradictory answers left out")
+    return [group[0] for group in agreeing]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mars_env.rollout.pipeline import UpdateBatch as UpdateBatch
     from mars_env.rollout.rewarding import regrade as regrade
     from mars_env.rollout.segments import SegmentedModel as SegmentedModel
-    from mars_env.rollout.slots import Slots as Slots
     from mars_env.rollout.store import Run as Run
     from mars_env.rollout.store import Store as Store
     from mars_env.rollout.store import read_run as read_run

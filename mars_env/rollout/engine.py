@@ -17,11 +17,21 @@ from mars_env.envs.growers import Expansion, TreeNode
 from mars_env.envs.play import Act, conclude, play_turn
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
-from mars_env.errors import ConfigError, ContextError, MarsError, ModelError, ServerDown
+from mars_env.errors import ConfigError, ContextError, ModelError, ServerDown
 from mars_env.seeds import derive_seed
-from mars_env.sync import awaitable, end_tasks, gather_all, only_own_cancellation
-from mars_env.text import describe_error, logger, shown
-from mars_env.types import Action, Agent, Observation, Problem, TrainingAgent, TrainingAsk, Tree, Turn
+from mars_env.sync import awaitable, end_tasks, gather_all, only_own_cancellation, turn_limit
+from mars_env.text import describe_error, logger, raised, shown
+from mars_env.types import (
+    Action,
+    Agent,
+    Completion,
+    Observation,
+    Problem,
+    TrainingAgent,
+    TrainingAsk,
+    Tree,
+    Turn,
+)
 
 log = logger(__name__)
 
@@ -119,14 +129,14 @@ async def play(
             done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 grower.tell(under_way.pop(task), task.result())
+    except (ContextError, ServerDown):
+        await end_tasks(under_way)
+        if journal is not None:  # so that a resumed run plays it last
+            journal.write_tree(player.tree(), {})
+        raise
     finally:
         await end_tasks(under_way)
-    turns = tuple(sorted(player.turns.values(), key=turn_order))
-    left_out = sorted(stored.keys() - player.turns.keys())
-    info = {LEFT_OUT: left_out} if left_out else {}
-    tree = Tree(job.tree_id, job.problem, turns, None, player.fault, info)
-    proposed = None if player.fault else grower.final()
-    tree, team_rewards = await conclude(game, tree, proposed, seed)
+    tree, team_rewards = await conclude(game, player.tree(), grower.final(), seed)
     if journal is not None:
         journal.write_tree(tree, team_rewards)
     return with_rewards(tree, team_rewards)
@@ -178,16 +188,16 @@ async def collect(
 
 def turn_order(turn: Turn) -> tuple[int, ...]:
     """A key that sorts turns by their place in the tree, parents before children."""
-    return tuple(int(part) for part in turn.id.split("."))
+    return tuple(int(number) for number in turn.id.split("."))
 
 
-def add_turns(known: dict[str, Turn], turns: Iterable[Turn]) -> None:
+def add_turns(turns_by_id: dict[str, Turn], turns: Iterable[Turn]) -> None:
     """Add turns of a tree by id; one that was played again replaces the earlier one and what grew from it."""
     for turn in turns:
-        if turn.id in known:
-            for later in [id for id in known if id.startswith(f"{turn.id}.")]:
-                del known[later]
-        known[turn.id] = turn
+        if turn.id in turns_by_id:
+            for later in [id for id in turns_by_id if id.startswith(f"{turn.id}.")]:
+                del turns_by_id[later]
+        turns_by_id[turn.id] = turn
 
 
 @dataclass(slots=True)
@@ -205,6 +215,13 @@ class _Player:
     turns: dict[str, Turn] = field(default_factory=dict)
     replayed: set[str] = field(default_factory=lambda: {""})  # ids, the root's included
     fault: str = ""
+
+    def tree(self) -> Tree:
+        """The tree of the turns so far."""
+        turns = tuple(sorted(self.turns.values(), key=turn_order))
+        left_out = sorted(self.stored.keys() - self.turns.keys())
+        info = {LEFT_OUT: left_out} if left_out else {}
+        return Tree(self.job.tree_id, self.job.problem, turns, None, self.fault, info)
 
     async def expand(self, expansion: Expansion) -> list[TreeNode] | None:
         """The nodes of an expansion: as they were played before, or played now; None if the agent failed."""
@@ -233,49 +250,53 @@ class _Player:
         return parent.child(turn, next_state(self.game.rules, self.game.visibility, parent.state, turn))
 
     def _finish(self, nodes: list[TreeNode]) -> list[TreeNode]:
-        """Add the new turns to the tree, and pass them to `on_turns`."""
+        """Add the new turns to the tree, and pass them to `on_turns`; gives the nodes that were not lost."""
         turns = _turns(nodes)
         self.turns |= {turn.id: turn for turn in turns}
         if self.on_turns is not None:
             self.on_turns(turns)
-        return nodes
+        return [node for node in nodes if node.turn is None or not node.turn.action.fault]
 
     async def _act(self, expansion: Expansion) -> list[Act] | None:
         """What the agent does; None if it failed, and the tree then has a fault."""
         name, parent, rules = expansion.agent, expansion.parent, self.game.rules
-        if len(parent.path) >= rules.max_turns:
-            raise ConfigError(
-                f"{name} is to act after max_turns = {rules.max_turns}: end with current_agent() None"
-            )
         agent = self.agents.get(name)
         if agent is None:
             raise ConfigError(f"the rules let {shown(name)} act, but the agents are {', '.join(self.agents)}")
         observation, n = rules.observe(parent.state, name), len(expansion.turn_ids)
         seed = derive_seed(self.seed, self.job.tree_id, expansion.id)
         began = perf_counter()
-        limit = asyncio.timeout(self.game.turn_timeout)
         try:
             with only_own_cancellation():
-                async with limit:
-                    actions = await self._asked(agent, observation, n, seed)
-            if len(actions) != n:
-                raise ModelError(f"{name} returned {len(actions)} actions where {n} were asked for")
-            for action in actions:
-                valid_action(action)
-        except (ContextError, ServerDown):
-            raise  # too little room, if that is to end the run; or a server without which all trees are lost
+                async with turn_limit(self.game.turn_timeout):
+                    actions = await self._request(agent, observation, n, seed)
+            actions = self._checked(expansion, actions)
+        except (ContextError, ServerDown) as error:  # what ends a run
+            self.fault = f"{name} at turn {expansion.id}: {raised(error)}"
+            raise
         except Exception as error:  # a user's agent may raise anything; that must not end the run
-            why = describe_error(error)
-            if limit.expired():
-                why = f"TimeoutError: no action within {self.game.turn_timeout:g} s"
-            self.fault = f"{name} at turn {expansion.id}: {why}"
-            trace = not isinstance(error, MarsError)
-            log.warning("tree %s is discarded: %s", self.job.tree_id, self.fault, exc_info=trace)
+            self.fault = f"{name} at turn {expansion.id}: {raised(error)}"
+            log.warning("tree %s is discarded: %s", self.job.tree_id, self.fault)
+            log.debug("it was discarded because of this error", exc_info=True)
             return None
         seconds = perf_counter() - began
         return [Act(action, agent.policy, seconds) for action in actions]
 
-    async def _asked(self, agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:
+    def _checked(self, expansion: Expansion, actions: Sequence[Action]) -> list[Action]:
+        """The samples of a turn; those that cannot be stored are lost, and if all are, an error is raised."""
+        n, name = len(expansion.turn_ids), expansion.agent
+        if len(actions) != n:
+            raise ModelError(f"{name} returned {len(actions)} actions where {n} were asked for")
+        checked = [_storable(action) for action in actions]
+        faults = {id: action.fault for id, action in zip(expansion.turn_ids, checked, strict=True)}
+        if all(faults.values()):
+            raise ModelError(next(iter(faults.values())))
+        for turn_id, fault in faults.items():
+            if fault:
+                log.warning("turn %s of tree %s is lost: %s: %s", turn_id, self.job.tree_id, name, fault)
+        return checked
+
+    async def _request(self, agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:
         progress = self.job.progress
         if progress is None or not isinstance(agent, TrainingAgent):
             return await awaitable(agent.act(observation, n, seed), f"{type(agent).__name__}.act()")
@@ -289,6 +310,14 @@ class _Player:
         if self.journal is not None:
             self.journal.write_turns(_turns(nodes))
         return nodes
+
+
+def _storable(action: Action) -> Action:
+    """The action, or a lost one where it cannot be stored: a user's agent may return anything."""
+    try:
+        return valid_action(action)
+    except (TypeError, ValueError) as error:
+        return Action("", (Completion("", "fault", fault=describe_error(error)),))
 
 
 def _turns(nodes: Iterable[TreeNode]) -> list[Turn]:

@@ -53,9 +53,9 @@ def prompted(
         prompt_of: Makes the prompts.
         roles: Only turns of these; None means all.
     """
-    known = {role_of(agent) for agent in game.rules.possible_agents}
-    if roles is not None and (unknown := sorted({*roles} - known)):
-        raise ConfigError(f"no agent has the role {unknown[0]!r}; there are {', '.join(sorted(known))}")
+    all_roles = {role_of(agent) for agent in game.rules.possible_agents}
+    if roles is not None and (unknown := sorted({*roles} - all_roles)):
+        raise ConfigError(f"no agent has the role {unknown[0]!r}; there are {', '.join(sorted(all_roles))}")
     for tree in trees:
         for turn, observation in observed(tree, game):
             if (roles is None or turn.role in roles) and turn.action.completions:

@@ -14,21 +14,20 @@ dropped because it took long, which would teach a policy to be brief. Dropping i
 import asyncio
 import heapq
 import itertools
-import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, model_validator
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion
 from mars_env.errors import ConfigError, MarsError
+from mars_env.identity import MAY_CHANGE
 from mars_env.rollout.engine import Job, Journal, play
 from mars_env.rollout.groups import groups_of, is_uniform
-from mars_env.rollout.slots import Claim, Slots, under
 from mars_env.rollout.staleness import acting_after, age, oldest_version
 from mars_env.sync import end_tasks
 from mars_env.text import logger
@@ -57,7 +56,7 @@ class PipelineSettings(BaseModel, frozen=True, extra="forbid", use_attribute_doc
     trained: others are played in their place, so that updates do not shrink as the team gets better, up to
     this many times ``groups_per_update`` groups."""
 
-    concurrency: PositiveInt | None = None
+    concurrency: Annotated[PositiveInt | None, MAY_CHANGE] = None
     """Most groups under way at the same time; None: only the other bounds apply."""
 
     @model_validator(mode="after")
@@ -94,11 +93,6 @@ class UpdateBatch:
     trained_tree_ids: tuple[str, ...] = ()
     dropped: int = 0
 
-    @property
-    def age_by_group(self) -> dict[str, int]:
-        """The ages, by group id."""
-        return {group.id: age for group, age in zip(self.groups, self.ages, strict=True)}
-
 
 @dataclass(frozen=True, slots=True)
 class Training:
@@ -110,14 +104,12 @@ class Training:
             versions of completions are compared with it. By default the number of updates, for all policies.
         trained: Ids of groups that were trained before: they are not yielded again.
         uniform: Whether a group teaches nothing, for `PipelineSettings.refill`.
-        slots: The engine's slots, as its `SegmentedModel` holds them: a group starts when one is free.
     """
 
     version: int = 0
     policy_version: Callable[[str], int | None] | None = None
     trained: Collection[str] = frozenset()
     uniform: Callable[[Group], bool] = is_uniform
-    slots: Slots | None = None
 
 
 async def pipeline(
@@ -221,10 +213,10 @@ class _Schedule:
         self._bound, self._concurrency = settings.bound, settings.concurrency
         self._extra = int((settings.refill - 1) * (self._size or 0))
         self._policy_version = training.policy_version or (lambda policy: self.version)
-        self._slots, self._is_uniform = training.slots or Slots(sys.maxsize), training.uniform
+        self._is_uniform = training.uniform
         self._trained = frozenset(training.trained)
         self._trees: dict[str, _OpenTree] = {}
-        self._requests: list[tuple[int, int, str, int, asyncio.Future[Claim]]] = []  # to start a group
+        self._requests: list[tuple[int, int, str, asyncio.Future[None]]] = []  # to start a group
         self._request_numbers = itertools.count()
         self._under_way: dict[str, int] = {}  # expansions, and the versions under which they started
         self._ready: dict[str, _ReadyGroup] = {}
@@ -279,33 +271,28 @@ class _Schedule:
     async def gate(self, job: Job, expansion: Expansion) -> AsyncGenerator[None]:
         """Wait until a group may start, older trees first; see `mars_env.rollout.engine.Gate`."""
         tree, key = self._trees[job.tree_id], _key(job.tree_id, expansion.id)
-        admitted: asyncio.Future[Claim] = asyncio.get_running_loop().create_future()
-        request = (tree.number, next(self._request_numbers), key, len(expansion.turn_ids), admitted)
-        heapq.heappush(self._requests, request)
+        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._requests, (tree.number, next(self._request_numbers), key, admitted))
         tree.requested = True
         self._changed.set()
         try:
-            claim = await admitted
+            await admitted
             oldest = tree.step - self._staleness if self._size is None else self._under_way[key]
-            with under(claim), acting_after(max(0, oldest - self._first), run=self):
+            with acting_after(max(0, oldest - self._first), run=self):
                 yield
         finally:
             self._under_way.pop(key, None)  # it is still there if the group failed
-            # The group may have been cancelled when it was admitted but had not gone on yet.
-            if admitted.done() and not admitted.cancelled():
-                self._slots.withdraw(admitted.result())
             self._changed.set()
 
     async def _admit_groups(self) -> None:
         """Let groups start, one after the other, while there is room for them."""
         while True:
             await self._wait_until(lambda: bool(self._requests) and self._may_start_group())
-            await self._slots.room()
-            number, _, key, samples, admitted = heapq.heappop(self._requests)
+            _, _, key, admitted = heapq.heappop(self._requests)
             if admitted.done():  # its tree is being cancelled
                 continue
             self._under_way[key] = self.version
-            admitted.set_result(self._slots.promise(number, samples))
+            admitted.set_result(None)
             self._changed.set()
 
     def _may_start_group(self) -> bool:

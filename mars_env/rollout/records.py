@@ -1,11 +1,12 @@
 """Turns as rows of plain data, and back: what a store writes and reads."""
 
+import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from operator import attrgetter
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any
 
 from mars_env.checks import finite, valid_call, valid_completion, valid_count
@@ -37,8 +38,13 @@ MAX_DEPTH = 64
 _PROBLEM_FIELDS = [f.name for f in fields(Problem)]
 
 
+def text_id(text: str) -> str:
+    """The id under which the text of a message is stored, once in a run."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
 def turn_to_row(turn: Turn) -> dict[str, Any]:
-    """A turn as plain data, token ids exactly as they were sampled.
+    """A turn as plain data, token ids exactly as they were sampled, and messages by the ids of their texts.
 
     Example:
         >>> turn = Turn("p#0", "0", None, "p#0/0", "solver_0", "solver", "p", Action("4"), Grade.correct())
@@ -60,13 +66,20 @@ def turn_to_row(turn: Turn) -> dict[str, Any]:
 
 def _completion_row(completion: Completion) -> dict[str, Any]:
     row = dict(zip(_COMPLETION_FIELDS, _completion_values(completion), strict=True))
-    if not completion.train_prompt_ids:
-        del row["train_prompt_ids"]
+    row["messages"] = [[role, text_id(text)] for role, text in completion.messages]
+    for name in ("train_prompt_ids", "fault", "messages"):
+        if not row[name]:
+            del row[name]
+    if row["informed_gain"] is None:
+        del row["informed_gain"]
     return row
 
 
-def turn_from_row(row: Mapping[str, Any]) -> Turn:
-    """The turn of a row; a KeyError, TypeError or ValueError if the row does not describe one."""
+def turn_from_row(row: Mapping[str, Any], texts: Mapping[str, str] = MappingProxyType({})) -> Turn:
+    """The turn of a row; a KeyError, TypeError or ValueError if the row does not describe one.
+
+    Messages whose texts are not among `texts`, by their ids, are left out.
+    """
     _check(row, _TURN_KINDS)
     _require(row, _TURN_COLUMNS)
     if _TURN_ID.fullmatch(row["id"]) is None or not _is_above(row["parent"], row["id"]):
@@ -81,7 +94,7 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
         _known(grade, _GRADE_FIELDS, ["verdict"])
         check_plain(grade)
         grade = Grade(**{**grade, "verdict": Verdict(grade["verdict"])})
-    completions = tuple(_completion(completion) for completion in row["completions"])
+    completions = tuple(_completion(completion, texts) for completion in row["completions"])
     calls = tuple(valid_call(ToolCall(**call), len(completions)) for call in row.get("calls", ()))
     check_plain(row["info"])
     valid_count(row["info"].get("search_tokens", 0))
@@ -89,12 +102,14 @@ def turn_from_row(row: Mapping[str, Any]) -> Turn:
     return Turn(action=Action(row["text"], completions, calls), grade=grade, **values)
 
 
-def _completion(row: Mapping[str, Any]) -> Completion:
+def _completion(row: Mapping[str, Any], texts: Mapping[str, str]) -> Completion:
     sequences = ("prompt_ids", "token_ids", "logprobs")
     _known(row, _COMPLETION_FIELDS, [*sequences, "versions", "text"])
     values = {**row, **{name: tuple(row[name]) for name in sequences}}
     values["train_prompt_ids"] = tuple(row.get("train_prompt_ids", ()))
     values["versions"] = tuple((version, count) for version, count in row["versions"])
+    messages = ((role, texts.get(text)) for role, text in row.get("messages", ()))
+    values["messages"] = tuple((role, text) for role, text in messages if text is not None)
     return valid_completion(Completion(**values))
 
 
@@ -131,8 +146,8 @@ def _levels(value: object) -> Iterator[list[Any]]:
     level: list[Any] = [value]
     while level:
         yield level
-        nested = (each.values() if isinstance(each, dict) else each for each in level
-                  if isinstance(each, dict | list))  # fmt: skip
+        nested = (container.values() if isinstance(container, dict) else container for container in level
+                  if isinstance(container, dict | list))  # fmt: skip
         level = [item for items in nested for item in items]
 
 
@@ -174,7 +189,7 @@ def read_problem(row: Mapping[str, Any]) -> Problem:
     check_plain(row["metadata"])
     check_plain(row["reference"], 500)  # a program's arguments may be trees
     values = {name: row[name] for name in _PROBLEM_FIELDS}
-    if any(isinstance(each, dict) and "$float" in each for level in _levels(values) for each in level):
+    if any(isinstance(item, dict) and "$float" in item for level in _levels(values) for item in level):
         values = {name: untagged(value) for name, value in values.items()}
     return Problem(**values)
 

@@ -12,14 +12,14 @@ from mars_env.envs.rewards import REWARD_FAULTS, with_rewards
 from mars_env.envs.visibility import next_state
 from mars_env.errors import StoreError, explained
 from mars_env.rollout.store import Run, Store, read_run
-from mars_env.sync import maybe_await
+from mars_env.sync import call_async, maybe_await
 from mars_env.text import raised
 from mars_env.types import Grader, Reward, Tree, Turn
 
 Rewards = Mapping[str, float | None]
 """By id: of a turn (``"aime/3#0/1.0"``), of a recorder's answer (``"chatcmpl-..."``), or of a whole tree."""
 
-_Given = defaultdict[str, dict[str, float | None]]
+_ByTree = defaultdict[str, dict[str, float | None]]
 """New rewards, by the ids of trees and of their turns."""
 
 
@@ -37,15 +37,15 @@ def attach_rewards(path: str | Path, rewards: Rewards) -> int:
         for turn in tree.turns:
             for name in {f"{tree.id}/{turn.id}", tree.id, str(turn.info.get("id", ""))} - {""}:
                 named[name].append(turn)
-    given: _Given = defaultdict(dict)
+    by_tree: _ByTree = defaultdict(dict)
     for name, reward in rewards.items():
         if name not in named:
             raise StoreError(f"{path} has no turn, tree or answer with the id {name!r}")
         with explained(StoreError, f"the reward of {name!r}", ValueError):
             value = None if reward is None else finite(reward)
         for turn in named[name]:
-            given[turn.tree_id][turn.id] = value
-    return _write(path, run, given)
+            by_tree[turn.tree_id][turn.id] = value
+    return _write(path, run, by_tree)
 
 
 async def reward_run(path: str | Path, reward: Reward) -> int:
@@ -55,21 +55,21 @@ async def reward_run(path: str | Path, reward: Reward) -> int:
     StoreError, and so is a reward that is neither a finite number nor None.
     """
     run = read_run(path)
-    given: _Given = defaultdict(dict)
+    by_tree: _ByTree = defaultdict(dict)
     for tree in run.trees:
         paths: dict[str | None, tuple[Turn, ...]] = {None: ()}
         for turn in tree.turns:
             before = paths[turn.parent_id]
             paths[turn.id] = (*before, turn)
             if turn.action.interrupted:
-                given[tree.id][turn.id] = None
+                by_tree[tree.id][turn.id] = None
                 continue
             try:
                 value = await maybe_await(reward(turn, before, tree.problem))
-                given[tree.id][turn.id] = None if value is None else finite(value)
+                by_tree[tree.id][turn.id] = None if value is None else finite(value)
             except Exception as error:  # a user's function may raise anything
                 raise StoreError(f"the reward of turn {turn.id} of {tree.id}: {raised(error)}") from error
-    return _write(path, run, given)
+    return _write(path, run, by_tree)
 
 
 async def grade_run(path: str | Path, grader: Grader) -> int:
@@ -84,7 +84,7 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
             is not known, and its game has graded them (`regrade` grades them again).
     """
     run = read_run(path)
-    given: _Given = defaultdict(dict)
+    by_tree: _ByTree = defaultdict(dict)
     trees = []
     for tree in run.trees:
         if not tree.turns:
@@ -97,29 +97,29 @@ async def grade_run(path: str | Path, grader: Grader) -> int:
             raise StoreError(f"the game of {tree.id} has graded it: give --function or --rewards for others")
         answer = max(tree.turns, key=lambda turn: turn.info["number"])
         cut = answer.action.interrupted
-        score = None if cut else (await grader.grade(tree.problem, answer.text)).score
+        score = None if cut else (await call_async(grader.grade, tree.problem, answer.text)).score
         trees.append(replace(tree, final=answer.id))
-        given[tree.id] = {t.id: None if t.action.interrupted else score for t in tree.turns}
-    return _write(path, replace(run, trees=tuple(trees)), given)
+        by_tree[tree.id] = {t.id: None if t.action.interrupted else score for t in tree.turns}
+    return _write(path, replace(run, trees=tuple(trees)), by_tree)
 
 
 async def regrade(tree: Tree, game: Game) -> Tree:
     r"""The tree with the grades and rewards that this game gives it now.
 
     Example:
-        >>> from mars_env.envs import Solve
+        >>> from mars_env.envs import solve
         >>> from mars_env.grading import grader_for
         >>> from mars_env.sync import run_sync
         >>> from mars_env.types import Action, Problem, Turn
         >>> turn = Turn("p#0", "0", None, "p#0/0", "solver_0", "", "p", Action("\\boxed{4}"))
         >>> tree = Tree("p#0", Problem("p", "2 + 2?", "4"), (turn,))
-        >>> run_sync(regrade(tree, Game(Solve(), grader_for("math")))).turns[0].reward
+        >>> run_sync(regrade(tree, Game(solve(), grader_for("math")))).turns[0].reward
         1.0
     """
     nodes: dict[str | None, TreeNode] = {None: TreeNode(None, game.rules.start(tree.problem))}
     for turn in tree.turns:
         parent = nodes[turn.parent_id]
-        grade = await game.grade(tree.problem, parent.state, turn.action)
+        grade = await game.grade(parent.state, turn.action)
         search_score = turn.search_score
         if game.visibility is not None and game.visibility.grader is None:  # the search sees the grade itself
             search_score = None if grade is None else grade.score
@@ -131,10 +131,11 @@ async def regrade(tree: Tree, game: Game) -> Tree:
     return with_rewards(*await game.team_rewarded(replace(tree, turns=turns, info=info)))
 
 
-def _write(path: str | Path, run: Run, given: _Given) -> int:
+def _write(path: str | Path, run: Run, by_tree: _ByTree) -> int:
     """Write the trees that have new rewards; the last row of a tree counts."""
-    with Store(path, run.manifest["config"], list(run.problems.values())) as store:
+    must_match, may_change = run.manifest["must_match"], run.manifest["may_change"]
+    with Store(path, must_match, list(run.problems.values()), may_change=may_change) as store:
         for tree in run.trees:
-            if tree.id in given:
-                store.write_tree(tree, {turn.id: turn.reward for turn in tree.turns} | given[tree.id])
-    return sum(map(len, given.values()))
+            if tree.id in by_tree:
+                store.write_tree(tree, {turn.id: turn.reward for turn in tree.turns} | by_tree[tree.id])
+    return sum(map(len, by_tree.values()))

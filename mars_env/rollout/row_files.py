@@ -4,7 +4,9 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, TypeVar
 
 from mars_env.errors import StoreError, explained
@@ -93,6 +95,7 @@ def read_turns(
     rows: Iterable[tuple[bytes, dict[str, Any]]],
     trees: Mapping[str, Mapping[str, Any]],
     is_read: Callable[[str], bool],
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[dict[str, dict[str, Turn]], dict[str, Written]]:
     """The turns of trees that are read, by id, and what is written of each tree.
 
@@ -103,7 +106,7 @@ def read_turns(
     written: dict[str, Written] = {}
     for line, row in rows:
         if not isinstance(row.get("tree"), str) or is_read(row["tree"]):
-            turn = read_row(path, row, turn_from_row)
+            turn = read_row(path, row, partial(turn_from_row, texts=texts))
             add_turns(turns.setdefault(turn.tree_id, {}), [turn])
         tree = row["tree"]
         count, checksum = written.get(tree, (0, 0))

@@ -1,7 +1,6 @@
 """Partial rollouts: a long output is sampled in segments, each by the newest policy (arXiv 2511.11373)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
@@ -10,7 +9,6 @@ from typing import Any
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models.requests import room_for
-from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.types import Completion, Model, Prompt, Sampling
@@ -33,7 +31,6 @@ class SegmentedModel:
     Args:
         model: Gives token ids with its completions, and takes them as a prompt.
         segment_tokens: Most tokens of one segment.
-        slots: The engine's slots; a segment occupies one while it is sampled.
         context: Length of the model's context in tokens: a completion that fills it ends there. By default
             the model's own `context`, if it has one.
         decode: Makes the text of a completion of several segments; needed for stop strings. By default the
@@ -46,7 +43,6 @@ class SegmentedModel:
         model: Model,
         segment_tokens: int,
         *,
-        slots: Slots | None = None,
         context: int | None = None,
         decode: Decode | None = None,
     ) -> None:
@@ -57,7 +53,6 @@ class SegmentedModel:
         self.encode = getattr(model, "encode", None)
         self.tokenizer = getattr(model, "tokenizer", None)
         self.template_options = getattr(model, "template_options", {})
-        self._slots = slots
         self._decode = decode or _tokenizer_of(model)
 
     def __repr__(self) -> str:
@@ -77,44 +72,43 @@ class SegmentedModel:
         return await gather_all(self._sample(prompt, i, sampling) for i in range(require_integer(n, "n")))
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
-        whole = part = await self._sampled(prompt, sample, 0, sampling)
+        whole = segment = await self._sample_segment(prompt, sample, 0, sampling)
         if self.context is not None:
             room_for(self.name or "the model", whole.read_tokens, sampling, self.context)
-        while self._continues(whole, part, sampling):
+        while self._continues(whole, segment, sampling):
             if not whole.prompt_ids or not whole.token_ids:
                 why = f"{self.name or 'the model'} gives no token ids, so a segment cannot be continued"
                 raise ModelError(f"{why}: use a model that does, or leave segments out")
             if sampling.stop and self._decode is None:
                 raise ConfigError("stop strings may span two segments: give SegmentedModel a `decode`")
             read = (*whole.prompt_ids, *whole.token_ids)
-            part = await self._sampled(read, sample, len(whole.token_ids), sampling)
-            whole = joined(whole, part, stop=sampling.stop, decode=self._decode)
+            segment = await self._sample_segment(read, sample, len(whole.token_ids), sampling)
+            whole = joined(whole, segment, stop=sampling.stop, decode=self._decode)
         if whole.finish_reason == "length" and whole.sampled_tokens < sampling.max_tokens:
             return replace(whole, finish_reason="context")  # a segment ended where the context does
         return whole
 
-    def _continues(self, whole: Completion, part: Completion, sampling: Sampling) -> bool:
+    def _continues(self, whole: Completion, segment: Completion, sampling: Sampling) -> bool:
         """Whether only the last segment has ended, and neither the completion nor the context.
 
         An empty segment, or one that is shorter than its limit, was cut off by the context.
         """
         count = whole.sampled_tokens
         room = self.context is None or whole.read_tokens + count < self.context
-        full = part.sampled_tokens % self._segment == 0 and bool(part.sampled_tokens or part.text)
+        full = segment.sampled_tokens % self._segment == 0 and bool(segment.sampled_tokens or segment.text)
         return whole.finish_reason == "length" and full and count < sampling.max_tokens and room
 
-    async def _sampled(self, prompt: Prompt, sample: int, done: int, sampling: Sampling) -> Completion:
+    async def _sample_segment(self, prompt: Prompt, sample: int, done: int, sampling: Sampling) -> Completion:
         """The segment that starts after `done` tokens."""
         seed = None if sampling.seed is None else derive_seed(sampling.seed, sample, done)
         limit = min(self._segment, sampling.max_tokens - done)
         request = replace(sampling, seed=seed, max_tokens=limit, overflow="unknown")
-        async with nullcontext() if self._slots is None else self._slots.hold():
-            [part] = await self.model.complete(prompt, 1, request)
-        return part
+        [segment] = await self.model.complete(prompt, 1, request)
+        return segment
 
 
 def joined(
-    whole: Completion, part: Completion, *, stop: Sequence[str] = (), decode: Decode | None = None
+    whole: Completion, segment: Completion, *, stop: Sequence[str] = (), decode: Decode | None = None
 ) -> Completion:
     """A completion and the segment that was sampled after it, as one completion.
 
@@ -127,17 +121,17 @@ def joined(
         >>> both.text, both.token_ids, both.versions, both.completion_tokens
         ('4 2', (7, 8, 9), ((3, 2), (4, 1)), 3)
     """
-    ids = (*whole.token_ids, *part.token_ids)
-    has_logprobs = bool(whole.logprobs) and bool(part.logprobs)
-    text = decode(ids) if decode is not None else whole.text + part.text
+    ids = (*whole.token_ids, *segment.token_ids)
+    has_logprobs = bool(whole.logprobs) and bool(segment.logprobs)
+    text = decode(ids) if decode is not None else whole.text + segment.text
     both = replace(
         whole,
         text=text,
-        finish_reason=part.finish_reason,
+        finish_reason=segment.finish_reason,
         token_ids=ids,
-        logprobs=(*whole.logprobs, *part.logprobs) if has_logprobs else (),
-        versions=merged_runs((*whole.versions, *part.versions)),
-        completion_tokens=whole.sampled_tokens + part.sampled_tokens,
+        logprobs=(*whole.logprobs, *segment.logprobs) if has_logprobs else (),
+        versions=merged_runs((*whole.versions, *segment.versions)),
+        completion_tokens=whole.sampled_tokens + segment.sampled_tokens,
     )
     return _stopped(both, len(whole.token_ids), stop, decode) if stop and decode is not None else both
 

@@ -37,7 +37,7 @@ def acting_after(updates: int, run: object = None) -> Iterator[None]:
 def oldest_version(turns: Iterable[Turn]) -> int | None:
     """The oldest policy version that sampled a token of these turns; None if no completion says."""
     completions = (completion for turn in turns for completion in turn.action.completions)
-    return min((version for each in completions for version, _ in each.versions), default=None)
+    return min((version for completion in completions for version, _ in completion.versions), default=None)
 
 
 def age(group: Group, current: Callable[[str], int | None]) -> int:

@@ -32,15 +32,17 @@ _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 _MANIFEST_BYTES = 1 << 24
 
-FORMAT = 2
+FORMAT = 3
 """Of the files of a run; its manifest says it. Another one cannot be read."""
 
 MANIFEST = "manifest.json"
-"""What was run: configuration (compared when a run is resumed) and versions."""
+"""What was run, ``must_match`` and ``may_change`` when it is continued, and versions."""
 PROBLEMS = "problems.jsonl"
 """The problems, references included."""
 TURNS = "turns.jsonl"
 """A row for every turn, written as soon as its expansion is finished."""
+TEXTS = "texts.jsonl"
+"""The texts of the messages that models were sent, each once, by ids that the rows of turns name."""
 TREES = "trees.jsonl"
 """A row for every finished tree: its answer, fault and team rewards, and its `Written` turns."""
 LOCK = "writing.lock"
@@ -51,70 +53,64 @@ SYNC = "MARS_ENV_SYNC"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A stored run: its ``config`` and ``versions``, its finished trees, and all of its problems by id."""
+    """A stored run: its manifest, its finished trees, and all of its problems by id."""
 
     manifest: Mapping[str, Any]
     trees: tuple[Tree, ...]
     problems: Mapping[str, Problem] = field(default_factory=dict)
 
 
-_GROWING = ("samples", "problems", "problems_hash")
-"""What a continued run may have more of, or less: the trees that both have are the same."""
-
-_DESCRIBED = ("agents", "settings", "rewards", "team_reward", "grader")
-"""What a reader sees of a run. Where it has an ``identity``, that is compared instead."""
-
-
-def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What makes two configurations two runs, in words; empty where one continues the other.
-
-    Example:
-        >>> differences({"samples": 2, "seed": 0}, {"samples": 3, "seed": 1})
-        ['seed: 0 then, 1 now']
-    """
-    left_out = {*_GROWING, *(_DESCRIBED if "identity" in now else ())}
-    then, now = ({k: v for k, v in each.items() if k not in left_out} for each in (earlier, now))
-    return [each.removeprefix("identity.") for each in identity_changes(then, now)]
-
-
 class Store(AbstractContextManager["Store"]):
-    """Writes a run, and finds what an interrupted run of the same configuration has written.
+    """Writes a run, and finds what an interrupted run with the same `must_match` has written.
 
     Use it as a context manager. An incomplete last line is cut off: what it described is played again.
 
     Args:
         path: The run's directory; created if it does not exist.
-        config: What is run, as plain data; see `differences` for what may change when a run is continued.
+        must_match: What identifies the run, as plain data.
         problems: The problems that are played.
+        may_change: What else is said of it, as plain data. A run that continues it may have other values.
 
     Raises:
-        StoreError: The directory has a run of another configuration, or files that are not those of a run, or
-            it is being written already.
+        StoreError: The directory has another run, or files that are not those of a run, or it is being
+            written already.
+
+    Attributes:
+        finished: Ids of the trees that are finished without a fault.
+        lost: Ids of the trees that had a fault when the run was continued; they can be played once more.
     """
 
-    def __init__(self, path: str | Path, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        must_match: Mapping[str, Any],
+        problems: Sequence[Problem],
+        *,
+        may_change: Mapping[str, Any] | None = None,
+    ) -> None:
         self.path = Path(path)
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self._problems: IO[str] | None = None
         self._lock = _locked(self.path)
         try:
-            self._continue(config, problems)
+            self._continue({"must_match": must_match, "may_change": may_change or {}}, problems)
         except BaseException:
             self._lock.close()
             raise
 
-    def _continue(self, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
+    def _continue(self, identity: Mapping[str, Any], problems: Sequence[Problem]) -> None:
         """Find what an earlier run has written, and open the files."""
-        self._check_config(json.loads(_text(config, f"the configuration of {self.path}")), problems)
+        self._check_identity(json.loads(_text(identity, f"the configuration of {self.path}")), problems)
         lost = self._find_written()
         if lost:
             log.warning("%s has lost turns of %d trees: these are played again", self.path, len(lost))
-            kept = [line for line, row in files.rows_of(self.path / TREES) if row["tree"] not in lost]
+            lines = [line for line, row in files.rows_of(self.path / TREES) if row["tree"] not in lost]
             with writing(self.path / TREES), atomic_draft(self.path / TREES) as draft:
-                draft.write_bytes(b"".join(kept))
+                draft.write_bytes(b"".join(lines))
             self._find_written()
         self._sync = os.environ.get(SYNC) == "1"
+        self._texts = files.open_file(self.path / TEXTS, "a")
         self._turns = files.open_file(self.path / TURNS, "a")
         self._trees = files.open_file(self.path / TREES, "a")
 
@@ -123,9 +119,12 @@ class Store(AbstractContextManager["Store"]):
         path = self.path / TREES
         trees = files.tree_rows(path, files.recovered_rows(path))
         self.finished = {name for name, row in trees.items() if not row["fault"]}
+        self.lost = trees.keys() - self.finished
+        texts = _stored_texts(files.recovered_rows(self.path / TEXTS))
+        self._text_ids = set(texts)
         path = self.path / TURNS
         self._unfinished, self._written = files.read_turns(
-            path, files.recovered_rows(path), trees, lambda tree: tree not in self.finished
+            path, files.recovered_rows(path), trees, lambda tree: tree not in self.finished, texts
         )
         for name in [name for name, row in trees.items() if row["turns"] == 0 and not row["fault"]]:
             self._written.pop(name, None)  # a recorded tree, which always may grow
@@ -136,7 +135,7 @@ class Store(AbstractContextManager["Store"]):
 
     def close(self) -> None:
         """Close the files. Everything written before is kept, whatever happens."""
-        for file in (self._turns, self._trees, self._problems, self._lock):
+        for file in (self._texts, self._turns, self._trees, self._problems, self._lock):
             if file is None:
                 continue
             try:
@@ -159,8 +158,9 @@ class Store(AbstractContextManager["Store"]):
             self._known |= {problem.id for problem in new}
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
-        """Append the turns of one expansion in one write."""
+        """Append the turns of one expansion in one write, after the texts of their messages."""
         if turns:
+            self._write_texts(turns)
             text = "".join(_line(records.turn_to_row(turn)) for turn in turns)
             files.append(self._turns, text)
             tree = turns[0].tree_id
@@ -168,6 +168,13 @@ class Store(AbstractContextManager["Store"]):
             self._written[tree] = (count + len(turns), zlib.crc32(text.encode(), checksum))
             if tree not in self.finished:
                 add_turns(self._unfinished.setdefault(tree, {}), turns)
+
+    def _write_texts(self, turns: Sequence[Turn]) -> None:
+        completions = (completion for turn in turns for completion in turn.action.completions)
+        texts = {records.text_id(text): text for each in completions for _, text in each.messages}
+        new = texts.keys() - self._text_ids
+        files.append(self._texts, "".join(_line({"id": id, "text": texts[id]}) for id in sorted(new)))
+        self._text_ids |= new
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         """Append that a tree is finished; one that has a fault is continued when it is played again."""
@@ -187,39 +194,39 @@ class Store(AbstractContextManager["Store"]):
             self._unfinished.pop(tree.id, None)
             self._written.pop(tree.id, None)
 
-    def _check_config(self, config: Mapping[str, Any], problems: Sequence[Problem]) -> None:
+    def _check_identity(self, identity: Mapping[str, Any], problems: Sequence[Problem]) -> None:
         manifest = self.path / MANIFEST
         if manifest.exists():
             stored = _manifest(manifest)
-            if changed := differences(stored["config"], config):
+            if changed := identity_changes(stored["must_match"], identity["must_match"]):
                 why = f"{self.path} has a run of another configuration ({'; '.join(changed)})"
                 raise StoreError(f"{why}: choose another directory, or the same configuration to resume it")
-            if stored["config"] != config:
+            if stored["may_change"] != identity["may_change"]:
                 self._grow(problems)
-                _write_manifest(manifest, {**stored, "config": config})
+                _write_manifest(manifest, {**stored, **identity})
             return
         if any((self.path / name).exists() for name in (TURNS, TREES)):
             raise StoreError(f"{self.path} has turns but no {MANIFEST}: choose another directory")
         with writing(self.path / PROBLEMS):
             write_atomically(self.path / PROBLEMS, "".join(_problem_line(problem) for problem in problems))
-        _write_manifest(manifest, {"format": FORMAT, "config": config, "versions": _versions()})
+        _write_manifest(manifest, {"format": FORMAT, **identity, "versions": _versions()})
 
     def _grow(self, problems: Sequence[Problem]) -> None:
         """Add problems that a continued run has got; those that both have must be the same."""
-        stored, given = stored_problems(self.path), {problem.id: problem for problem in problems}
-        both = stored.keys() & given.keys()
-        others = [name for name in both if _problem_line(stored[name]) != _problem_line(given[name])]
-        if others or (stored and given and not both):
+        stored, by_id = stored_problems(self.path), {problem.id: problem for problem in problems}
+        both = stored.keys() & by_id.keys()
+        others = [name for name in both if _problem_line(stored[name]) != _problem_line(by_id[name])]
+        if others or (stored and by_id and not both):
             what = f"another problem {shown(min(others))}" if others else "other problems"
             raise StoreError(f"{self.path} has a run of {what}: choose another directory")
-        self.write_problems(given[name] for name in given.keys() - stored.keys())
+        self.write_problems(by_id[name] for name in by_id.keys() - stored.keys())
 
 
-def write_run(path: str | Path, trees: Sequence[Tree], config: Mapping[str, Any]) -> Path:
+def write_run(path: str | Path, trees: Sequence[Tree], must_match: Mapping[str, Any]) -> Path:
     """Store trees that were played without a store, as a run that can be viewed, compared and exported.
 
-    A run that is there already is continued: its finished trees stay as they are. The ``title`` of the
-    configuration is the environment's id.
+    A run that is there already is continued: its finished trees stay as they are. The ``title`` in
+    `must_match` is the environment's id.
 
     Example:
         >>> import tempfile
@@ -231,7 +238,7 @@ def write_run(path: str | Path, trees: Sequence[Tree], config: Mapping[str, Any]
         True
     """
     problems = {tree.problem.id: tree.problem for tree in trees}
-    with Store(path, config, list(problems.values())) as store:
+    with Store(path, must_match, list(problems.values())) as store:
         for tree in trees:
             if tree.id not in store.finished:
                 store.write_turns(tree.turns)
@@ -276,8 +283,9 @@ def read_run(path: str | Path) -> Run:
         raise StoreError(f"{path} has no run in it: there is no {MANIFEST}")
     manifest = _manifest(path / MANIFEST)
     finished = files.tree_rows(path / TREES, files.rows_of(path / TREES))
+    texts = _stored_texts(files.rows_of(path / TEXTS))
     turns, written = files.read_turns(
-        path / TURNS, files.rows_of(path / TURNS), finished, finished.__contains__
+        path / TURNS, files.rows_of(path / TURNS), finished, finished.__contains__, texts
     )
     files.require_all(path / TURNS, finished.values(), written)
     problems = stored_problems(path)  # last: a run that is being written has the problems of its trees by now
@@ -313,7 +321,7 @@ def _tree(
             raise StoreError(f"{name} has turn {turn.id!r} of another problem")
     if row["final"] is not None:
         answer = turns.get(row["final"])
-        if answer is None or (answer.grade is None and "verdict" in answer.info):
+        if answer is None or (answer.grade is None and answer.accepts is not None):
             raise StoreError(f"{name} has the answer {row['final']!r}, which is no stored turn that answers")
     ordered = tuple(sorted(turns.values(), key=turn_order))
     tree = Tree(row["tree"], problems[row["problem"]], ordered, row["final"], row["fault"], info)
@@ -322,11 +330,21 @@ def _tree(
 
 def _without(turns: Mapping[str, Turn], left_out: Collection[str]) -> dict[str, Turn]:
     """The turns without those left out, except where a run that continues the tree has built on one."""
-    kept = {id: turn for id, turn in turns.items() if id not in left_out}
-    for turn in [*kept.values()]:
-        while (parent := turn.parent_id) is not None and parent in turns and parent not in kept:
-            turn = kept[parent] = turns[parent]
-    return kept
+    remaining = {id: turn for id, turn in turns.items() if id not in left_out}
+    for turn in [*remaining.values()]:
+        while (parent := turn.parent_id) is not None and parent in turns and parent not in remaining:
+            turn = remaining[parent] = turns[parent]
+    return remaining
+
+
+def _stored_texts(rows: Iterable[tuple[bytes, Mapping[str, Any]]]) -> dict[str, str]:
+    """The texts of messages by id; a row that is none is left out, since they are for readers alone."""
+    texts = {}
+    for _, row in rows:
+        id, text = row.get("id"), row.get("text")
+        if isinstance(id, str) and isinstance(text, str):
+            texts[id] = text
+    return texts
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -380,15 +398,15 @@ def _locked(path: Path) -> IO[str]:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """A run's manifest. Only its format and configuration are required; nothing else in it is trusted."""
+    """A run's manifest. Only its format and two parts are required; nothing else in it is trusted."""
     try:
         with files.open_file(path, "rb") as file:
             text = file.read(_MANIFEST_BYTES + 1)
         if len(text) > _MANIFEST_BYTES:
             raise ValueError(f"it is longer than {_MANIFEST_BYTES:,} bytes")
         manifest = json.loads(text)
-        if not isinstance(manifest, dict) or not isinstance(manifest.get("config"), dict):
-            raise ValueError("it has no configuration")
+        if not isinstance(manifest, dict):
+            raise ValueError("it is no JSON object")
         records.check_plain(manifest)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not the manifest of a run: {describe_error(error)}") from error
@@ -397,6 +415,8 @@ def _manifest(path: Path) -> dict[str, Any]:
         by = versions.get("mars-env", "unknown") if isinstance(versions, dict) else "unknown"
         kind = f"the format {shown(manifest.get('format'))} of mars_env {shown(by)}, not {FORMAT}"
         raise StoreError(f"{path.parent} has a run in {kind}: read it with that version")
+    if not all(isinstance(manifest.get(name), dict) for name in ("must_match", "may_change")):
+        raise StoreError(f"{path} is not the manifest of a run: it does not say what was run")
     return manifest
 
 

@@ -66,7 +66,7 @@ class Spawner(Protocol):
 
 @runtime_checkable
 class Backend(Protocol):
-    """A way to run untrusted programs; test your own with `mars_env.testing.sandbox_suite`."""
+    """A way to run untrusted programs."""
 
     @property
     def name(self) -> str:
@@ -117,7 +117,7 @@ class Bubblewrap:
             "namespaces": True,
             "folders": list(_WRITABLE),
             "mounts": _mounts(),
-            "shown": _kept(self.read_only),
+            "shown": _copies(self.read_only),
             "asks": seccomp.build(namespaces=True),
             # Before 5.14 the kernel counts processes per user of the host, not of the name space.
             "count_processes": root or _kernel() >= (5, 14),
@@ -240,28 +240,20 @@ def _listed(folder: str) -> list[str]:
 def _bubblewrap_options(
     root: bool, read_only: tuple[str, ...], packages: tuple[tuple[str, str], ...]
 ) -> tuple[str, ...]:
-    options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
-    if root:
-        options += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
-    else:
-        options += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
-    # Needed for the name spaces of boxes; each box drops it before it takes a program.
-    options += ["--cap-add", "CAP_SYS_ADMIN"]
-    options += ["--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]
-
+    options = _namespace_options(root)
     library, prefix = library_folder(), Path(os.path.realpath(sys.base_prefix))
-    shown = ["/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache"]
+    paths = ["/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache"]
     links = []
     for path in ("/bin", "/lib", "/lib64"):
         if Path(path).is_symlink():
             links += ["--symlink", str(Path(path).readlink()), path]
         else:
-            shown.append(path)
+            paths.append(path)
     if prefix != Path("/usr"):
-        shown += [interpreter(), str(library)]
+        paths += [interpreter(), str(library)]
         # The folder next to the interpreter holds libraries that it or its modules load.
-        shown += map(str, sorted((prefix / "lib").glob("*.so*")))
-    options += _shown([path for path in shown if Path(path).exists()])
+        paths += map(str, sorted((prefix / "lib").glob("*.so*")))
+    options += _bind_options([path for path in paths if Path(path).exists()])
     options += links
     # Hide what is installed next to the standard library: it may include this library's problems and
     # their tests.
@@ -272,29 +264,43 @@ def _bubblewrap_options(
     options += ["--perms", "0755", "--dir", _PACKAGES]
     for name, place in packages:
         options += ["--ro-bind", place, f"{_PACKAGES}/{name}"]
-    options += ["--proc", "/proc"]
-    # No pseudo-terminals: no program needs them, and without them an ordinary user's fork server keeps its
-    # rights over its mount name space.
-    options += ["--perms", "0755", "--dir", "/dev", "--perms", "0755", "--dir", "/dev/shm"]
-    for device in ("null", "full", "random", "urandom"):
-        options += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
-    for link, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
-        options += ["--symlink", f"/proc/self/fd{target}", f"/dev/{link}"]
-    options += ["--perms", "0755", "--dir", "/tmp"]
-    kept = _kept(read_only)
-    options += _shown([path for path in read_only if path not in kept.values()])
-    for place, path in kept.items():
+    options += ["--proc", "/proc", *_device_options(), "--perms", "0755", "--dir", "/tmp"]
+    copies = _copies(read_only)
+    options += _bind_options([path for path in read_only if path not in copies.values()])
+    for place, path in copies.items():
         options += ["--perms", "0755", "--dir", str(Path(place).parent), "--ro-bind", path, place]
     return (*options, "--remount-ro", "/")
 
 
-def _kept(read_only: tuple[str, ...]) -> dict[str, str]:
+def _namespace_options(root: bool) -> list[str]:
+    options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+    if root:
+        options += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    else:
+        options += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
+    # Needed for the name spaces of boxes; each box drops it before it takes a program.
+    options += ["--cap-add", "CAP_SYS_ADMIN"]
+    return [*options, "--die-with-parent", "--as-pid-1", "--hostname", "sandbox"]
+
+
+def _device_options() -> list[str]:
+    # No pseudo-terminals: no program needs them, and without them an ordinary user's fork server keeps its
+    # rights over its mount name space.
+    options = ["--perms", "0755", "--dir", "/dev", "--perms", "0755", "--dir", "/dev/shm"]
+    for device in ("null", "full", "random", "urandom"):
+        options += ["--dev-bind", f"/dev/{device}", f"/dev/{device}"]
+    for link, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        options += ["--symlink", f"/proc/self/fd{target}", f"/dev/{link}"]
+    return options
+
+
+def _copies(read_only: tuple[str, ...]) -> dict[str, str]:
     """Host paths below the folders that each box mounts anew, keyed by where the fork server keeps them."""
     hidden = [path for path in read_only if any(Path(path).is_relative_to(w) for w in _WRITABLE)]
     return {f"/.kept/{number}": path for number, path in enumerate(hidden)}
 
 
-def _shown(paths: list[str]) -> list[str]:
+def _bind_options(paths: list[str]) -> list[str]:
     """Options that show paths of the host and make the folders above them readable by everybody."""
     parents = dict.fromkeys(str(parent) for path in paths for parent in reversed(Path(path).parents[:-1]))
     options = [option for parent in parents for option in ("--perms", "0755", "--dir", parent)]

@@ -110,8 +110,8 @@ class LocalBox:
         if line == b"ready" and fds:
             self._pidfd = fds[0]
             return
-        said = line.decode(errors="replace").removeprefix("error ")
-        raise SandboxError(f"the {self._backend.name} sandbox did not start: {said or 'no message'}")
+        report = line.decode(errors="replace").removeprefix("error ")
+        raise SandboxError(f"the {self._backend.name} sandbox did not start: {report or 'no message'}")
 
     async def close(self) -> None:
         """Kill everything in it and wait until all is gone. Idempotent."""

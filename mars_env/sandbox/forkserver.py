@@ -185,9 +185,9 @@ class ForkServer:
             if await until_readable(self._control.fileno(), START_SECONDS):
                 line = self._control.recv(100)
         if line != b"ready":
-            said = read_file(self._errors, 2000).decode(errors="replace").strip().splitlines()
+            report = read_file(self._errors, 2000).decode(errors="replace").strip().splitlines()
             await self.close()
-            why = said[-1] if said else "no message"
+            why = report[-1] if report else "no message"
             raise SandboxError(f"the {self._backend.name} sandbox did not start: {why}")
         return self
 

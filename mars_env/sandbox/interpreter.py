@@ -2,20 +2,25 @@
 
 import asyncio
 import json
+import signal
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from mars_env.errors import SandboxError, explained
 from mars_env.sandbox.limits import Ended, Limits, Result
-from mars_env.sandbox.pool import Pool
+from mars_env.sandbox.pool import Lease, Pool
 from mars_env.sync import end_tasks
 
 _MODULE: Final = "mars_env_repl"
-_SERVE: Final = f"import {_MODULE}\n{_MODULE}.serve(living={{}})"
+_SERVE: Final = f"import {_MODULE}\n{_MODULE}.serve(living={{}}, seconds={{}})"
 _LIMITS: Final = Limits(cpu_seconds=120, idle_seconds=float("inf"), wall_seconds=86_400)
 """What one interpreter may use in its whole life."""
+_START_SECONDS: Final = 600.0
+"""How long an interpreter may take to start, with the wait for its turn; this is no time of a call."""
+_END_SECONDS: Final = 10.0
+"""How long an interpreter that has closed its channel may take to end by itself."""
 
 
 class Interpreters:
@@ -37,20 +42,43 @@ class Interpreters:
 
 
 class Interpreter:
-    """One interpreter, which starts with its first call; close it after use.
+    """One interpreter: a context manager that starts and ends it. Without that, its first call starts it.
 
     Args:
         home: What it shares with others.
-        seconds: How long one call may take.
+        seconds: CPU time that one call may use. The time to start the interpreter and to run earlier calls
+            again is not part of it, so the limit does not depend on how busy the machine is.
         characters: How much of what a call prints is kept.
+        wall_seconds: How long one call may take by the clock, for code that does not compute; None means
+            ``10 * seconds + 20``.
     """
 
-    def __init__(self, home: Interpreters, seconds: float = 10.0, characters: int = 10_000) -> None:
-        self._home, self._seconds, self._characters = home, seconds, characters
+    def __init__(
+        self,
+        home: Interpreters,
+        seconds: float = 10.0,
+        characters: int = 10_000,
+        wall_seconds: float | None = None,
+    ) -> None:
+        self._home, self._characters = home, characters
+        self._limits = Limits(cpu_seconds=seconds, wall_seconds=wall_seconds)
         self._busy = asyncio.Lock()
         self._calls: list[str] = []
         self._channel: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._session: asyncio.Future[Result] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start it, if there is room; a `SandboxError` if no sandbox works here, or it does not start."""
+        async with self._busy:
+            try:
+                await self._start_if_possible()
+            except BaseException:
+                await self.aclose()
+                raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     async def run(self, source: str) -> str:
         """Run Python code, and return what it printed, with the value of an expression at its end.
@@ -66,22 +94,20 @@ class Interpreter:
             try:
                 answers = await self._send([*((0, call) for call in earlier), (self._characters, source)])
                 while left:
-                    text = await _answer(answers, self._seconds)
+                    text = await _answer(answers, self._limits.wall)
                     left -= 1
                 self._calls.append(source)
                 lives = self._channel is not None
                 return text
-            except TimeoutError:
-                why = f"it took longer than {self._seconds:g} seconds"
-            except EOFError:
-                why = f"it ended ({await self._ended()})"
+            except (TimeoutError, EOFError) as error:
+                reason = await self._end_reason(error)
             finally:
                 if not lives:
                     await self.aclose()
             if left == 1:  # the new one
-                raise RuntimeError(f"{why}; names are as they were before this call")
+                raise RuntimeError(f"{reason}; names are as they were before this call")
             self._calls.clear()  # the program's fault: it must not make its turn UNKNOWN
-            raise RuntimeError(f"its earlier calls do not run again: {why}; all names are lost")
+            raise RuntimeError(f"its earlier calls do not run again: {reason}; all names are lost")
 
     async def aclose(self) -> None:
         """End the interpreter, whatever runs in it."""
@@ -96,35 +122,55 @@ class Interpreter:
     async def _send(self, calls: list[tuple[int, str]]) -> asyncio.StreamReader:
         """Have calls run, each with the characters to keep; returns what gives their answers."""
         home, lines = self._home, "".join(f"{json.dumps(call)}\n" for call in calls).encode()
-        longest = 12 * self._characters + 1000  # of a letter outside of the basic plane, as JSON
-        if not self._channel and (await home.pool.backend()).channels and len(home.living) < home.most:
-            home.living.add(self)
-            ours, theirs = socket.socketpair()
-            self._channel = await asyncio.open_connection(sock=ours, limit=longest)
-            running = home.pool.session(_SERVE.format(True), theirs, _LIMITS)
-            self._session = asyncio.ensure_future(running)
-            self._session.add_done_callback(lambda _: theirs.close())  # it may have failed before it began
+        await self._start_if_possible()
         if self._channel:
             self._channel[1].write(lines)
             return self._channel[0]
-        limits = replace(_LIMITS, wall_seconds=self._seconds * len(calls) + 10)
-        self._session = asyncio.ensure_future(home.pool.run(_SERVE.format(False), lines, limits=limits))
-        answers = asyncio.StreamReader(limit=longest)
+        limits = replace(_LIMITS, wall_seconds=self._limits.wall * len(calls))
+        job = home.pool.run(_SERVE.format(False, self._limits.cpu_seconds), lines, limits=limits)
+        self._session = asyncio.ensure_future(job)
+        answers = asyncio.StreamReader(limit=self._longest_answer)
         answers.feed_data((await self._session).stdout)
         answers.feed_eof()
         return answers
 
-    async def _ended(self) -> str:
-        """Why the interpreter has ended by itself; a `SandboxError` if its sandbox was lost."""
+    async def _start_if_possible(self) -> None:
+        """Start one with a channel, and wait until it is ready; not if it lives, or if there is no room."""
+        home = self._home
+        if self._channel or not (await home.pool.backend()).channels or len(home.living) >= home.most:
+            return
+        home.living.add(self)
+        ours, theirs = socket.socketpair()
+        self._channel = await asyncio.open_connection(sock=ours, limit=self._longest_answer)
+        program = _SERVE.format(True, self._limits.cpu_seconds)
+        self._session = asyncio.ensure_future(home.pool.session(program, theirs, _LIMITS))
+        self._session.add_done_callback(lambda _: theirs.close())  # it may have failed before it began
+        try:
+            await _answer(self._channel[0], _START_SECONDS)
+        except (TimeoutError, EOFError) as error:
+            reason = await self._end_reason(error)
+            raise SandboxError(f"an interpreter in the sandbox did not start: {reason}") from error
+
+    @property
+    def _longest_answer(self) -> int:
+        """Bytes of an answer's line: a letter outside of the basic plane takes 12 as JSON."""
+        return 12 * self._characters + 1000
+
+    async def _end_reason(self, error: Exception) -> str:
+        """Why there is no answer; a `SandboxError` if a harmless program does not run, either."""
         assert self._session is not None
         if self._channel:
             self._channel[1].close()
-        if not (await asyncio.wait([self._session], timeout=self._seconds))[0]:
-            return Ended.KILLED.value  # it answers no more, and is killed after this
-        result = await self._session
-        if result.ended is Ended.LOST:
+        seconds = 0 if isinstance(error, TimeoutError) else _END_SECONDS
+        ended = (await asyncio.wait([self._session], timeout=seconds))[0]
+        result = self._session.result() if ended else Result(Ended.LOST)
+        if result.ended is Ended.LOST and not await self._home.pool.use(Lease.is_sound):
             raise SandboxError(f"the sandbox of an interpreter was lost: {result.detail}")
-        return result.ended.value
+        if isinstance(error, TimeoutError) or result.ended is Ended.WALL:
+            return f"it took longer than {self._limits.wall:g} seconds"
+        if result.signal == signal.SIGPROF:
+            return f"it took longer than {self._limits.cpu_seconds:g} seconds of CPU time"
+        return f"it ended ({result.ended.value})"
 
 
 async def _answer(answers: asyncio.StreamReader, seconds: float) -> str:

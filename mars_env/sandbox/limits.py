@@ -10,7 +10,7 @@ MIB = 1 << 20
 
 
 class Guarantee(StrEnum):
-    """Something that a backend keeps a program from doing, proven by `mars_env.testing.sandbox_suite`."""
+    """Something that a backend keeps a program from doing, proven by `tests/helpers/sandbox_suite.py`."""
 
     CPU = "cpu"
     """The CPU time of everything it started is bounded."""

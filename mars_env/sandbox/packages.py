@@ -18,14 +18,14 @@ def folders_of(names: tuple[str, ...]) -> dict[str, str]:
         >>> sorted(folders_of(("numpy", "no such package")))[0]
         'numpy'
     """
-    found: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for name in names:
         try:
             folder = Path(str(distribution(name).locate_file(name))).resolve()
         except PackageNotFoundError:
             continue
         if (folder / "__init__.py").is_file():
-            found[name] = str(folder)
+            folders[name] = str(folder)
             if Path(f"{folder}.libs").is_dir():
-                found[f"{name}.libs"] = f"{folder}.libs"
-    return found
+                folders[f"{name}.libs"] = f"{folder}.libs"
+    return folders

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from mars_env.errors import SandboxError
 from mars_env.sandbox.backends import Backend, Box, Spawner
 from mars_env.sandbox.jobs import Job, job_of
-from mars_env.sandbox.limits import Ended, Limits, Result
+from mars_env.sandbox.limits import MIB, Ended, Limits, Result
 from mars_env.sandbox.probe import find_backend
 from mars_env.sandbox.service import on_service_loop
 
@@ -53,6 +53,12 @@ class Lease:
                 break
         return result
 
+    async def is_sound(self, memory_bytes: int = 0) -> bool:
+        """Whether a harmless program that uses so much memory runs: the control of one that broke off."""
+        limits = Limits(memory_bytes=2 * memory_bytes + 256 * MIB)
+        control = await self.run(Job(source=f"b'x' * {memory_bytes}"), limits)
+        return control.ended not in (Ended.LOST, Ended.KILLED)
+
     async def _close(self) -> None:
         await asyncio.gather(*(box.close() for box in self._boxes))
 
@@ -69,7 +75,6 @@ class Pool:
 
     Attributes:
         capacity: Pieces of work at a time.
-        under_way: Unfinished pieces of work, including those that wait for a slot.
 
     Example:
         >>> pool = Pool()
@@ -102,7 +107,6 @@ class Pool:
 
     def _reset(self) -> None:
         self._owner = os.getpid()
-        self.under_way = 0
         self._queue = asyncio.Semaphore(self.capacity)
         self._resolving, self._starting = asyncio.Lock(), asyncio.Lock()
         self._backend: Backend | None = None
@@ -152,7 +156,6 @@ class Pool:
     async def _use(self, work: Callable[[Lease], Awaitable[T]]) -> T:
         if self._owner != os.getpid():
             self._reset()  # a forked child: the sandboxes are its parent's
-        self.under_way += 1
         try:
             lease = Lease(self, await self._resolve())
             async with self._queue:
@@ -164,7 +167,6 @@ class Pool:
                 self._spawn(lease._close())
                 return outcome
         finally:
-            self.under_way -= 1
             if self._expiry is not None:
                 self._expiry.cancel()
             self._expiry = asyncio.get_running_loop().call_later(self.IDLE_SECONDS, self._retire)

@@ -131,12 +131,12 @@ async def find_backend(backend: str | Backend) -> Backend:
     if backend in BACKENDS:
         return BACKENDS[backend]()
     if backend != "auto":
-        known = ", ".join(BACKENDS)
-        raise ConfigError(f"there is no sandbox {backend!r}; there are auto, {known} and remote:<address>")
+        names = ", ".join(BACKENDS)
+        raise ConfigError(f"there is no sandbox {backend!r}; there are auto, {names} and remote:<address>")
     failures = []
     for name in AUTOMATIC:
-        found = await probe(candidate := BACKENDS[name]())
-        if found.works:
+        state = await probe(candidate := BACKENDS[name]())
+        if state.works:
             return candidate
-        failures.append(f"{name}: {found.why}")
+        failures.append(f"{name}: {state.why}")
     raise SandboxError(f"no sandbox works here ({'; '.join(failures)}): {ADVICE}")

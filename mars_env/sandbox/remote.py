@@ -132,7 +132,7 @@ class _RemoteBox:
         if job.arguments or job.environment:  # the protocol has neither
             files[PROGRAM_FILE] = job.source_bytes
             code = _LAUNCH.format(PROGRAM_FILE, [*job.arguments], {**job.environment})
-        asked = {
+        body = {
             "code": code,
             "language": "python",
             "stdin": job.stdin.decode("utf-8", "replace"),
@@ -144,7 +144,7 @@ class _RemoteBox:
         url = f"{self._backend.address.rstrip('/')}/run_code"
         most = min(16 * limits.output_bytes + 65536, MOST_ANSWER)
         try:
-            answer = await request("POST", url, most, limits.wall * 2 + 30, json=asked)
+            answer = await request("POST", url, most, limits.wall * 2 + 30, json=body)
             if 300 <= answer.status < 400:  # programs and tests go only to the given address
                 target = ascii(answer.headers.get("Location", ""))[:200]
                 return self._lost(f"it redirects to {target}, which is not followed: use that address"), None

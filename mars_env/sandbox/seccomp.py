@@ -270,11 +270,11 @@ def _intervals(bodies: dict[int, Body]) -> list[tuple[int, Body]]:
         steps[number] = bodies[number]
         steps[number + 1] = (_ALLOWED,)
     steps[_NEWEST] = (_fail(errno.ENOSYS),)  # also the x32 calls, whose numbers start at 2**30
-    found: list[tuple[int, Body]] = []
+    rules: list[tuple[int, Body]] = []
     for number, body in sorted(steps.items()):
-        if not found or found[-1][1] != body:
-            found.append((number, body))
-    return found
+        if not rules or rules[-1][1] != body:
+            rules.append((number, body))
+    return rules
 
 
 def _search(intervals: list[tuple[int, Body]]) -> list[Instruction]:

@@ -18,13 +18,12 @@ counted in n but in no sum: until its result arrives it counts as an observation
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
 
 from mars_env.search.algorithm import Algorithm, Ask, Options
-from mars_env.search.crowd import Crowd, Rows
 from mars_env.search.posteriors import BetaPrior, GaussianPrior
 
 
@@ -59,21 +58,21 @@ class _Sums:
         self.squares += score * score
 
 
+Rows: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+"""n, total and squares of each child."""
+
 _NO_ROWS: Rows = np.empty((0, 3))
-_CROWD = 1000
-"""From so many children of one node on, not all of them are drawn."""
 
 
 class _Arms:
     """GEN, CONT and the children; one for each node (or, with ``stack``, for each node and agent)."""
 
-    __slots__ = ("_table", "children", "cont", "crowd", "gen")
+    __slots__ = ("_table", "children", "cont", "gen")
 
     def __init__(self) -> None:
         self.gen, self.cont = _Sums(), _Sums()
         self.children: list[_Node] = []
         self._table = _NO_ROWS  # grows by doubling: a node may have thousands of children
-        self.crowd: Crowd | None = None
 
     @property
     def rows(self) -> Rows:
@@ -86,6 +85,10 @@ class _Arms:
         if size == len(self._table):
             self._table = np.concatenate([self._table, np.zeros((max(4, size), 3))])
         self.children.append(child)
+
+    def add(self, place: int, n: int, score: float) -> None:
+        """Add observations to a child."""
+        self.rows[place] += n, score, score * score
 
 
 class _Node:
@@ -134,20 +137,20 @@ class ABMCTSA(Algorithm):
                 return node.id, self._agents[group] if self._groups > 1 else self._draw_agent(rng)
             node = self._draw_child(arms, rng)
 
-    def asked(self, ask: Ask) -> None:
+    def add(self, ask: Ask) -> None:
         """Count the expansion as pending along its path."""
         self._update(ask, 1)
 
-    def told(self, ask: Ask, score: float) -> None:
+    def score(self, ask: Ask, score: float) -> None:
         """Add the node, and its score along its path."""
         parent = self._nodes[ask.parent]
         arms = parent.arms[self._group[ask.agent]]
         node = self._nodes[ask.id] = _Node(ask.id, parent, self._group[ask.agent], self._groups)
         arms.append(node)
-        self._add(arms, node.place, 1, score)
+        arms.add(node.place, 1, score)
         self._update(ask, 0, score)
 
-    def lost(self, ask: Ask) -> None:
+    def drop(self, ask: Ask) -> None:
         """Undo the pending count."""
         self._update(ask, -1)
 
@@ -159,14 +162,8 @@ class ABMCTSA(Algorithm):
         while (above := node.parent) is not None:
             arms = above.arms[node.group]
             arms.cont.add(n, score)
-            self._add(arms, node.place, n, score)
+            arms.add(node.place, n, score)
             node = above
-
-    def _add(self, arms: _Arms, place: int, n: int, score: float) -> None:
-        """Add to the row of a child."""
-        arms.rows[place] += n, score, score * score
-        if len(arms.children) >= _CROWD and not (arms.crowd and arms.crowd.update(arms.rows, place)):
-            arms.crowd = Crowd(self._settings.prior, arms.rows)
 
     def _draw_group(self, node: _Node, rng: np.random.Generator) -> int:
         """With ``stack``, the agent; else the only group."""
@@ -189,8 +186,6 @@ class ABMCTSA(Algorithm):
     def _draw_child(self, arms: _Arms, rng: np.random.Generator) -> _Node:
         if len(arms.children) == 1:
             return arms.children[0]
-        if arms.crowd:
-            return arms.children[arms.crowd.draw(arms.rows, rng)]
         return arms.children[int(self._settings.prior.draw(rng, *arms.rows.T).argmax())]
 
     def _draw_agent(self, rng: np.random.Generator) -> str:
@@ -199,7 +194,7 @@ class ABMCTSA(Algorithm):
         sums = self._by_agent.values()
         if self._settings.choice == "ucb":
             return self._agents[np.argmax(_upper_bounds(list(sums)))]
-        return self._agents[np.argmax([self._draw(each, rng) for each in sums])]
+        return self._agents[np.argmax([self._draw(arm, rng) for arm in sums])]
 
     def _draw(self, sums: _Sums, rng: np.random.Generator) -> float:
         return float(self._settings.prior.draw(rng, sums.n, sums.total, sums.squares))

@@ -31,18 +31,18 @@ class Ask:
 class Algorithm(Protocol):
     """Where a tree grows next: all that a new search policy must implement, or inherit.
 
-    `choose` samples and changes nothing; `asked`, `told` and `lost` change the tree in place. So the state
+    `choose` samples and changes nothing; `add`, `score` and `drop` change the tree in place. So the state
     of an algorithm is a function of these calls in their order, and a search is resumed by repeating them.
     """
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
         """Parent and agent of the next node; None while it needs more results before it can choose."""
 
-    def asked(self, ask: Ask) -> None:
+    def add(self, ask: Ask) -> None:
         """The node was asked for: it counts as pending, so that other asks go elsewhere."""
 
-    def told(self, ask: Ask, score: float) -> None:
+    def score(self, ask: Ask, score: float) -> None:
         """The node exists, with a score in [0, 1]; it is no longer pending."""
 
-    def lost(self, ask: Ask) -> None:
+    def drop(self, ask: Ask) -> None:
         """The node was lost: it is no longer pending, and nothing was observed."""

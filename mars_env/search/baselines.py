@@ -31,7 +31,7 @@ class BestOfN(Algorithm):
         """The next agent, at the root."""
         return None, self._agents[self._asked % len(self._agents)]
 
-    def asked(self, ask: Ask) -> None:
+    def add(self, ask: Ask) -> None:
         """The next node goes to the next agent."""
         self._asked += 1
 
@@ -55,8 +55,8 @@ class Refinement(Algorithm):
 
     Example:
         >>> algorithm = Refinement(("coder_0",), RefinementSettings())
-        >>> algorithm.asked(Ask(0, None, "coder_0"))
-        >>> algorithm.told(Ask(0, None, "coder_0"), 0.0)
+        >>> algorithm.add(Ask(0, None, "coder_0"))
+        >>> algorithm.score(Ask(0, None, "coder_0"), 0.0)
         >>> algorithm.choose(np.random.default_rng(0))
         (0, 'coder_0')
     """
@@ -75,19 +75,19 @@ class Refinement(Algorithm):
         turn = self._chains.index(chain) + chain.steps
         return chain.tip, self._agents[turn % len(self._agents)]
 
-    def asked(self, ask: Ask) -> None:
+    def add(self, ask: Ask) -> None:
         """The chain waits."""
         chain = self._shortest()
         assert chain is not None
         chain.pending = ask.id
         chain.steps += 1
 
-    def told(self, ask: Ask, score: float) -> None:
+    def score(self, ask: Ask, score: float) -> None:
         """The chain continues from the new node."""
         chain = self._pending(ask)
         chain.tip, chain.pending = ask.id, None
 
-    def lost(self, ask: Ask) -> None:
+    def drop(self, ask: Ask) -> None:
         """The chain tries again from its last node, with the next agent."""
         self._pending(ask).pending = None
 

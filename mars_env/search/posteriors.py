@@ -1,8 +1,7 @@
 """Posteriors of an arm's mean score after n observations, by conjugate updates.
 
 A posterior needs three sums of the observations, so an update costs the same however many there were. A draw
-takes numbers or arrays of them: all arms of a node are sampled together. SciPy is imported by the
-methods that need it: most searches do not.
+takes numbers or arrays of them: all arms of a node are sampled together.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -33,18 +32,6 @@ class BetaPrior(Options):
         """
         return rng.beta(self.a + total, self.b + (n - total))
 
-    def below(self, bar: Sums, n: Sums, total: Sums, squares: Sums) -> Any:
-        """How likely a draw of each arm is below a bar."""
-        from scipy.special import betainc
-
-        return betainc(self.a + total, self.b + (n - total), bar)
-
-    def quantile(self, level: Sums, n: Sums, total: Sums, squares: Sums) -> Any:
-        """The bar of each arm that a draw is below with this probability."""
-        from scipy.special import betaincinv
-
-        return betaincinv(self.a + total, self.b + (n - total), level)
-
 
 class GaussianPrior(Options):
     """Scores as normal with unknown mean and variance: the normal-inverse-chi-squared prior.
@@ -67,25 +54,6 @@ class GaussianPrior(Options):
             >>> float(GaussianPrior().draw(rng, 90_000, 45_000.0, 22_500.0).round(2))
             0.5
         """
-        centre, scale, nu = self._posterior(n, total, squares)
-        return centre + scale * rng.standard_t(nu)
-
-    def below(self, bar: Sums, n: Sums, total: Sums, squares: Sums) -> Any:
-        """How likely a draw of each arm is below a bar."""
-        from scipy.special import stdtr
-
-        centre, scale, nu = self._posterior(n, total, squares)
-        return stdtr(nu, (bar - centre) / scale)
-
-    def quantile(self, level: Sums, n: Sums, total: Sums, squares: Sums) -> Any:
-        """The bar of each arm that a draw is below with this probability."""
-        from scipy.special import stdtrit
-
-        centre, scale, nu = self._posterior(n, total, squares)
-        return centre + scale * stdtrit(nu, level)
-
-    def _posterior(self, n: Sums, total: Sums, squares: Sums) -> tuple[Any, Any, Any]:
-        """Centre, scale and degrees of freedom of the Student t."""
         mean = total / np.maximum(n, 1)
         spread = np.maximum(squares - total * mean, 0.0)  # rounding may take it below 0
         kappa = self.kappa + n
@@ -93,4 +61,4 @@ class GaussianPrior(Options):
         centre = (self.kappa * self.m + total) / kappa
         shrinkage = n * self.kappa * (self.m - mean) ** 2 / kappa
         tau_square = (self.nu * self.tau_square + spread + shrinkage) / nu
-        return centre, np.sqrt(tau_square / kappa), nu
+        return centre + np.sqrt(tau_square / kappa) * rng.standard_t(nu)

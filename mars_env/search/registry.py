@@ -70,9 +70,9 @@ def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str],
         return TreeQuest(rest, options, agents, seed)
     algorithm = import_object(name) if colon else ALGORITHMS.get(name)
     if algorithm is None:
-        known = ", ".join(ALGORITHMS)
+        names = ", ".join(ALGORITHMS)
         more = "treequest:<class> or my_module:MyAlgorithm"
-        raise ConfigError(f"there is no search {name!r}: take {known}, {more}")
+        raise ConfigError(f"there is no search {name!r}: take {names}, {more}")
     if not hasattr(getattr(algorithm, "Settings", None), "model_validate"):
         raise ConfigError(
             f"the search {name!r} is not an algorithm: it must be a class with a pydantic model "

@@ -190,9 +190,9 @@ class Search:
             >>> search.candidates()
             [1, 2]
         """
-        known = {id: score for id, score in self._scores.items() if score is not None}
-        top = max(known.values(), default=None)
-        return sorted(id for id, score in known.items() if score == top)
+        scores = {id: score for id, score in self._scores.items() if score is not None}
+        top = max(scores.values(), default=None)
+        return sorted(id for id, score in scores.items() if score == top)
 
     def state_dict(self) -> dict[str, Any]:
         """The whole search as plain JSON data, at any moment; `Search.load` continues exactly there."""
@@ -220,8 +220,8 @@ class Search:
             >>> Search.load(search.state_dict()).ask(1) == lost_by_a_kill
             True
         """
-        unfit = "no search can continue from this state: take what state_dict() returned"
-        with explained(ConfigError, unfit, KeyError, IndexError, TypeError, ValueError):
+        advice = "no search can continue from this state: take what state_dict() returned"
+        with explained(ConfigError, advice, KeyError, IndexError, TypeError, ValueError):
             search = cls(SearchSettings.model_validate(state["settings"]), state["agents"], state["seed"])
             asks = [Ask(id, parent, search.agents[agent]) for id, (parent, agent) in enumerate(state["asks"])]
             for event in state["events"]:
@@ -252,7 +252,7 @@ class Search:
     def _begin(self, ask: Ask) -> None:
         self._asks.append(ask)
         self._events.append(ask.id)
-        self._algorithm.asked(ask)
+        self._algorithm.add(ask)
 
     def _settle(self, id: int) -> None:
         score, tokens = self._results.pop(id)
@@ -260,9 +260,9 @@ class Search:
         self._tokens += tokens
         self._events.append((id, score, tokens))
         if score is None:
-            self._algorithm.lost(self._asks[id])
+            self._algorithm.drop(self._asks[id])
         else:
-            self._algorithm.told(self._asks[id], score)
+            self._algorithm.score(self._asks[id], score)
             self._solved |= self.settings.stop_at is not None and score >= self.settings.stop_at
 
 

@@ -23,8 +23,8 @@ class TreeOfThoughts(Algorithm):
     Example:
         >>> algorithm = TreeOfThoughts(("coder_0",), TreeOfThoughtsSettings(samples=2, keep=1))
         >>> for id, score in enumerate((0.2, 0.7)):
-        ...     algorithm.asked(Ask(id, None, "coder_0"))
-        ...     algorithm.told(Ask(id, None, "coder_0"), score)
+        ...     algorithm.add(Ask(id, None, "coder_0"))
+        ...     algorithm.score(Ask(id, None, "coder_0"), score)
         >>> algorithm.choose(np.random.default_rng(0))
         (1, 'coder_0')
     """
@@ -40,16 +40,16 @@ class TreeOfThoughts(Algorithm):
         """The next child of the level; None until all results of the level have arrived."""
         return self._orders[self._asked] if self._asked < len(self._orders) else None
 
-    def asked(self, ask: Ask) -> None:
+    def add(self, ask: Ask) -> None:
         """One more node of the level is pending."""
         self._asked += 1
 
-    def told(self, ask: Ask, score: float) -> None:
+    def score(self, ask: Ask, score: float) -> None:
         """One more node of the level exists."""
         self._level.append((-score, ask.id))
         self._settle()
 
-    def lost(self, ask: Ask) -> None:
+    def drop(self, ask: Ask) -> None:
         """The level continues without it."""
         self._settle()
 

@@ -49,7 +49,7 @@ class TreeQuest(Algorithm):
         self._chosen = (choice, trial)
         return choice
 
-    def asked(self, ask: Ask) -> None:
+    def add(self, ask: Ask) -> None:
         """Keep the trial.
 
         Raises:
@@ -64,7 +64,7 @@ class TreeQuest(Algorithm):
         self._chosen = None
         self._draws += 1
 
-    def told(self, ask: Ask, score: float) -> None:
+    def score(self, ask: Ask, score: float) -> None:
         """Tell it; it may discard the result of a trial that it no longer wants."""
         index = len(self._state.tree) - 1
         trial = self._trials.pop(ask.id)
@@ -72,7 +72,7 @@ class TreeQuest(Algorithm):
         if len(self._state.tree) - 1 > index:
             self._ids[index] = ask.id
 
-    def lost(self, ask: Ask) -> None:
+    def drop(self, ask: Ask) -> None:
         """Forget the trial; TreeQuest need not know."""
         del self._trials[ask.id]
 
@@ -92,8 +92,8 @@ class TreeQuest(Algorithm):
             self._state, trial = self._algorithm.ask(self._state, self._agents)
             return trial
         # Algorithms with a queue accept as many results for a node and an action as the queue holds.
-        wanted = sum(map(len, store.next_nodes.values()))
-        self._state, trials = self._algorithm.ask_batch(self._state, max(wanted, 1), self._agents)
+        waiting = sum(map(len, store.next_nodes.values()))
+        self._state, trials = self._algorithm.ask_batch(self._state, max(waiting, 1), self._agents)
         pending = [(trial.node_to_expand, trial.action) for trial in self._trials.values()]
         for trial in trials:
             key = (trial.node_to_expand, trial.action)
@@ -120,8 +120,8 @@ def _seeded(seed: int) -> Iterator[None]:
 def _make(name: str, options: Mapping[str, Any]) -> Any:
     module, _, attribute = f"treequest.{name}".rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), attribute)
-        return found(**options)
+        algorithm = getattr(importlib.import_module(module), attribute)
+        return algorithm(**options)
     except ImportError as error:
         advice = "pip install 'treequest[abmcts-m]' brings it"
         raise MissingExtra(f"treequest:{name} cannot be loaded ({error}): {advice}") from error

@@ -66,12 +66,12 @@ class UCT(Algorithm):
             stack += best_first[::-1]
         return None
 
-    def asked(self, ask: Ask) -> None:
+    def add(self, ask: Ask) -> None:
         """Count a visit of value 0 along the path."""
         self._nodes[ask.parent].by_agent[ask.agent] += 1
         self._visit(self._nodes[ask.parent], 1, 0.0)
 
-    def told(self, ask: Ask, score: float) -> None:
+    def score(self, ask: Ask, score: float) -> None:
         """Add the node, and its score along the path."""
         parent = self._nodes[ask.parent]
         node = _Node(ask.id, parent, self._agents)
@@ -80,7 +80,7 @@ class UCT(Algorithm):
         self._nodes[ask.id] = node
         self._visit(parent, 0, score)
 
-    def lost(self, ask: Ask) -> None:
+    def drop(self, ask: Ask) -> None:
         """Undo the visit."""
         self._nodes[ask.parent].by_agent[ask.agent] -= 1
         self._visit(self._nodes[ask.parent], -1, 0.0)

@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
-from mars_env.api import Team, as_problem_set, described_spec, spec_with
-from mars_env.envs.contexts import require_room
+from mars_env.api import Env, Team, as_problem_set, described_spec, spec_with
 from mars_env.envs.game import Game, make_game
-from mars_env.envs.registry import spec_or_rules, with_team_size
-from mars_env.envs.rules import PosesProblems
-from mars_env.envs.specs import EnvSpec
+from mars_env.envs.registry import find_game, with_team_size
 from mars_env.envs.visibility import EXAMPLES
 from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.models.preflight import preflight
 from mars_env.net import UNREADABLE
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, Store, play
+from mars_env.rollout.contexts import require_room
 from mars_env.rollout.engine import Journal, at_most
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.solution import Solution, solution_of
@@ -82,24 +80,24 @@ class Answerer:
     """A team that answers questions: agents, and the game that they play.
 
     Args:
-        env_id: Rules (``"solve-verify-correct"``, ``"tree-search"`` ...) or an environment's id, of which the
-            rules and the kind of problems are taken.
+        env_id: A game or its name (``"solve-verify-correct"``, ``"tree-search"`` ...), or an environment's
+            id, of which the game and the kind of problems are taken.
         agents: As for `mars_env.evaluate`.
-        kind: Of the questions; by default that of the id's problems, ``"math"`` for bare rules.
+        kind: Of the questions; by default that of the id's problems, ``"math"`` for a game.
         turn_timeout: Seconds that an agent may take for a turn.
         width: Most turns of one question at the same time.
-        settings: Of the rules, as for `mars_env.make`.
+        settings: Of the game, as for `mars_env.make`.
         **more: As for `mars_env.make`.
 
     Attributes:
         name: The id.
-        agents: By name; may be replaced by watched ones.
+        agents: By name.
         config: What a stored run records of it.
     """
 
     def __init__(
         self,
-        env_id: str | EnvSpec,
+        env_id: Env,
         agents: Team,
         *,
         kind: Kind | None = None,
@@ -109,26 +107,31 @@ class Answerer:
         **more: Any,
     ) -> None:
         chosen = {**(settings or {}), **more}
-        asked = spec_or_rules(env_id) if isinstance(env_id, str) else env_id
-        env_spec = spec_with(solve, asked, chosen, turn_timeout=turn_timeout)
+        env_spec = spec_with(solve, env_id, chosen, turn_timeout=turn_timeout)
         if kind is None:  # of questions, open ones are played like those of mathematics
             code = bool(env_spec.problems) and as_problem_set(env_spec.problems)[0].kind == "code"
             kind = "code" if code else "math"
         env_spec = with_team_size(replace(env_spec, grader=None), team_size(agents))
         self.kind: Kind = kind
-        self.name = env_spec.id if env_spec.problems else env_spec.rules
+        self.name = env_spec.id
         # Rewards are for training: here there is nothing that they could be told.
         self.game: Game = replace(make_game(env_spec, kind=kind), rewards={}, team_reward=None)
-        if isinstance(self.game.rules, PosesProblems):
-            raise ConfigError(f"the agents of {env_spec.rules!r} make their own problems: ask them none")
+        if find_game(env_spec.game).options.poses:
+            raise ConfigError(f"the agents of {env_spec.game_name!r} make their own problems: ask them none")
         roles = roles_of(self.game.rules)
         self.agents: Mapping[str, Agent] = make_agents(agents, self.game.rules.possible_agents, roles=roles)
         named = agents if isinstance(agents, str) else self.agents
         identities = team_identity(named, self.game.rules.possible_agents, roles)
-        self.config: dict[str, Any] = {"title": self.name, **described_spec(env_spec, named, identities)}
+        self._identity = described_spec(env_spec, named, identities)
         self._width = width
         if self.game.visibility is not None:
-            self.game.visibility.refuse_unfit([make_question("?")] if kind == "math" else [])
+            self.game.visibility.validate_problems([make_question("?")] if kind == "math" else [])
+
+    def store(self, out: str | Path, problems: Sequence[Problem] = (), **must_match: Any) -> Store:
+        """A store of answers; a run that it continues has the same `must_match`, game and team."""
+        identity = self._identity
+        must_match = {"title": self.name, **identity["must_match"], **must_match}
+        return Store(out, must_match, problems, may_change=identity["may_change"])
 
     async def require_room(self, problem: Problem | None = None) -> None:
         """Reject contexts too small for the agents' limits, whatever is asked, or for one question."""
@@ -153,13 +156,13 @@ class Answerer:
             on_turn: Called with each turn as soon as it is finished.
 
         Raises:
-            ConfigError: The rules cannot play this question, for example a search of programs without tests.
+            ConfigError: The game cannot play this question, for example a search of programs without tests.
             ModelError: The team has no answer; says why.
         """
         if problem.kind != self.kind:
             raise ConfigError(f"this team answers questions of {self.kind}, not of {problem.kind}")
         if self.game.visibility is not None:
-            self.game.visibility.refuse_unfit([problem])
+            self.game.visibility.validate_problems([problem])
 
         def on_turns(turns: Sequence[Turn]) -> None:
             if on_turn is not None:
@@ -185,7 +188,7 @@ def solve(  # public edge: friendly keywords, each with a default
     statement: str,
     *,
     agents: Team,
-    env_id: str | EnvSpec = SOLVE_VERIFY_CORRECT,
+    env_id: Env = SOLVE_VERIFY_CORRECT,
     kind: Kind | None = None,
     tests: Tests = (),
     seed: int = 0,
@@ -200,7 +203,8 @@ def solve(  # public edge: friendly keywords, each with a default
     Args:
         statement: The question.
         agents: As for `mars_env.evaluate`.
-        env_id: The game: MarsRL's loop, ``"tree-search"``, your own rules, or an environment's id.
+        env_id: The game, by default MarsRL's loop: your own, a name such as ``"tree-search"``, or an
+            environment's id.
         kind: ``"math"`` or ``"code"``; by default that of the id's problems, or code where tests are given.
         tests: Public tests of a program: ``{"input": ..., "output": ...}``, asserts, or a row of
             docs/code-grading.md. A search of programs needs some.
@@ -208,7 +212,7 @@ def solve(  # public edge: friendly keywords, each with a default
         out: Directory to store the run in; the same call continues an interrupted one.
         on_turn: Called with each turn as soon as it is finished.
         turn_timeout: Seconds that an agent may take for a turn.
-        settings: Of the rules, as for `mars_env.make`.
+        settings: Of the game, as for `mars_env.make`.
         **more: As for `mars_env.make`, e.g. ``rounds=3``.
 
     Raises:
@@ -234,7 +238,7 @@ def solve(  # public edge: friendly keywords, each with a default
 
     if out is None:
         return run_sync(solved())
-    with Store(out, {**answerer.config, "seed": seed, "question": problem.id}, [problem]) as store:
+    with answerer.store(out, [problem], seed=seed, question=problem.id) as store:
         if (tree_id := Job(problem).tree_id) in store.finished:
             return answerer.solution(TreeIndex(out).tree(tree_id, problem))
         return run_sync(solved(store))

@@ -4,11 +4,10 @@ The recorder asks the engine for token ids and log-probabilities as well, gives 
 and stores the rest: a run as `mars_env.rollout.read_run` reads it (docs/other-trainers.md).
 """
 
-import json
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,13 +19,13 @@ from yarl import URL
 from mars_env import net
 from mars_env.checks import finite
 from mars_env.errors import ConfigError, StoreError
-from mars_env.models.chat_stream import EVENT_STREAM, ChatStream, asked_for, event
 from mars_env.models.endpoint import Endpoint
 from mars_env.models.openai_dialect import NEUTRAL, biasing_fields, completions_of, keeps_logprobs
 from mars_env.models.preflight import check_engine
 from mars_env.models.requests import NO_LIMIT
 from mars_env.models.secrets import Secrets, api_key
 from mars_env.rollout.records import MAX_DEPTH, check_plain
+from mars_env.serving.chunks import EVENT_STREAM, chunks_of, event
 from mars_env.serving.recording import Call, RecordedRun, Reply, digests
 from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Completion, Problem, Sampling
@@ -38,6 +37,9 @@ AGENT_HEADER, TREE_HEADER = "X-Mars-Agent", "X-Mars-Tree"
 _NAME = re.compile(r"[\w.+-]{1,100}")
 _MARS_KEY = re.compile(r"mars:([^:]*)(?::(.*))?", re.S)
 _NUMBERS = frozenset({*NEUTRAL, "max_tokens", "max_completion_tokens"})
+
+_EXTRAS = ("prompt_token_ids", "token_ids", "logprobs")
+"""What the engine is asked for to train on a completion, beside what a program asks for."""
 
 _NOT_PASSED = frozenset(
     {"host", "content-length", "content-type", "content-encoding", "connection", "accept-encoding",
@@ -83,8 +85,8 @@ class Recorder:
         keys: Sequence[str] = (),
     ) -> None:
         if logprobs not in ("raw", "processed") or group not in ("input", "agent"):
-            known = "logprobs is 'raw' or 'processed' and group 'input' or 'agent'"
-            raise ConfigError(f"{known}, got {logprobs!r}, {group!r}")
+            choices = "logprobs is 'raw' or 'processed' and group 'input' or 'agent'"
+            raise ConfigError(f"{choices}, got {logprobs!r}, {group!r}")
         self._endpoint, self._upstream = Endpoint(upstream), (upstream, api_key_env)
         self._processed, self.version = logprobs == "processed", 0
         self._key = api_key(api_key_env)
@@ -93,7 +95,7 @@ class Recorder:
         self._secrets = Secrets([self._key, *self._endpoint.secrets])
         self._recording = RecordedRun(out, {"upstream": str(self._endpoint.base)}, problems, group)
         self.counts: Counter[str] = Counter()
-        self._told: set[str] = set()
+        self._warnings: set[str] = set()
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -112,7 +114,7 @@ class Recorder:
         app = web.Application(client_max_size=self.max_body)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/counts", self._tell)
+        app.router.add_get("/counts", self._counts)
         try:
             self._server = await net.start_server(app, host, port, self._guard, refusal_of=self._refusal)
         except ConfigError:
@@ -129,21 +131,23 @@ class Recorder:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = await net.read_json(request)
         try:
-            call, asked = self._call(request, body)
+            call, request_body = self._call(request, body)
         except net.UNREADABLE as error:
             raise net.Refusal(400, f"the request cannot be read: {describe_error(error)}") from error
         begun = time.perf_counter()
-        async with await self._ask("POST", self._endpoint.chat, request, json=asked) as answer:
-            if answer.status != 200:
-                return await self._failure(answer)
-            if asked.get("stream"):
-                return await self._streamed(request, answer, call, body, begun)
-            payload = await net.read_bounded(answer, self.max_body)
-            if request.transport is None:  # the program went away, and may ask again
-                self.counts["abandoned"] += 1
-                raise ConnectionResetError
-            shown = self._stored(payload, call, body, begun)
-            return web.Response(body=shown, content_type="application/json")
+        async with await self._ask("POST", self._endpoint.chat, request, json=request_body) as reply:
+            if reply.status != 200:
+                return await self._failure(reply)
+            payload = await net.read_bounded(reply, self.max_body)
+        if request.transport is None:  # the program went away, and may ask again
+            self.counts["abandoned"] += 1
+            raise ConnectionResetError
+        answer = self._stored(payload, call, body, time.perf_counter() - begun)
+        if answer is None:
+            return web.Response(body=payload, content_type="application/json")
+        if body.get("stream"):
+            return await _streamed(request, answer, body.get("stream_options"))
+        return web.json_response(answer)
 
     async def _ask(
         self, method: str, url: URL, request: web.Request, **options: Any
@@ -169,11 +173,13 @@ class Recorder:
         check_plain(messages, MAX_DEPTH // 2)
         digests(messages)
         policy = served if mark and served and not key and AGENT_HEADER not in request.headers else model
-        given = {name: value for name, value in body.items() if value is not None}
-        for name in _NUMBERS & given.keys():
-            finite(given[name])  # engines read "0.7", but a run with such a temperature could not be read
-        asked = {**NEUTRAL, **given, "model": policy, "return_token_ids": True, "logprobs": True}
-        return Call(agent, policy, messages, tree), asked
+        fields = {name: value for name, value in body.items() if value is not None}
+        for name in _NUMBERS & fields.keys():
+            finite(fields[name])  # engines read "0.7", but a run with such a temperature could not be read
+        for name in ("stream", "stream_options"):  # a whole answer is stored before it is streamed
+            fields.pop(name, None)
+        exact = {"model": policy, "return_token_ids": True, "logprobs": True}
+        return Call(agent, policy, messages, tree), {**NEUTRAL, **fields, **exact}
 
     def _headers(self, request: web.Request) -> dict[str, str]:
         passed = {
@@ -199,26 +205,28 @@ class Recorder:
             content_type=answer.content_type,
         )
 
-    def _stored(self, payload: bytes, call: Call, body: Mapping[str, Any], begun: float) -> bytes:
-        """Store the turns of an answer; returns it as the program asked for it."""
+    def _stored(
+        self, payload: bytes, call: Call, body: Mapping[str, Any], seconds: float
+    ) -> dict[str, Any] | None:
+        """Store the turns of an answer; returns it as the program asked for it, None if it is malformed."""
         try:
             answer = net.plain_json(payload)
             check_plain(answer, MAX_DEPTH // 2)
             replies = self._replies(payload, answer, body)
-            shown = json.dumps(asked_for(answer, **_wants(body))).encode()
+            reply = _without_extras(answer, body)
         except net.UNREADABLE as error:
             self.counts["unreadable"] += 1
             log.warning("an answer of the engine cannot be read, so is not stored: %s", describe_error(error))
-            return payload
-        turns = self._recording.add(call, replies, time.perf_counter() - begun)
+            return None
+        turns = self._recording.add(call, replies, seconds)
         self.counts["turns"] += len(turns)
         for turn in turns:
             if not turn.trainable:
                 self.counts["not trainable"] += 1
-                self._tell_once(turn.action.completions[0], body)
-        return shown
+                self._warn_once(turn.action.completions[0], body)
+        return reply
 
-    def _tell_once(self, completion: Completion, body: Mapping[str, Any]) -> None:
+    def _warn_once(self, completion: Completion, body: Mapping[str, Any]) -> None:
         """Say why a turn cannot be trained on, once for each cause."""
         if not completion.trainable and not completion.token_ids:
             why = "the engine gives no token ids (vLLM 0.10.2 or later does)"
@@ -231,13 +239,13 @@ class Recorder:
             )
         else:
             why = "the engine gives no log-probabilities, or writes -9999 for some: they are unknown"
-        if why not in self._told:
-            self._told.add(why)
+        if why not in self._warnings:
+            self._warnings.add(why)
             log.warning("turns are stored that cannot be trained on: %s", why)
 
     def _replies(self, payload: bytes, answer: Mapping[str, Any], body: Mapping[str, Any]) -> list[Reply]:
         sampling = _sampling(body)
-        found = completions_of(
+        completions = completions_of(
             payload,
             len(answer["choices"]),
             sampling,
@@ -249,48 +257,8 @@ class Recorder:
         name = str(answer.get("id", ""))
         return [
             Reply(completion, choice["message"], f"{name}:{place}" if place else name)
-            for place, (completion, choice) in enumerate(zip(found, choices, strict=True))
+            for place, (completion, choice) in enumerate(zip(completions, choices, strict=True))
         ]
-
-    async def _streamed(
-        self,
-        request: web.Request,
-        answer: aiohttp.ClientResponse,
-        call: Call,
-        body: Mapping[str, Any],
-        begun: float,
-    ) -> web.StreamResponse:
-        """Pass chunks on as they come; the turn is stored before the program sees the end of them."""
-        response = web.StreamResponse(headers=EVENT_STREAM)
-        stream, wants, done = ChatStream(), _wants(body), False
-        try:
-            await response.prepare(request)
-            async for data in _events(answer, self.max_body):
-                if data == "[DONE]":
-                    done = True
-                    break
-                chunk = net.plain_json(data)
-                stream.add(chunk)
-                await response.write(event(asked_for(chunk, **wants)))
-            if not done or not stream.whole:
-                self.counts["cut off"] += 1
-            else:
-                self._stored(json.dumps(stream.answer()).encode(), call, body, begun)
-            if done:
-                await response.write(event("[DONE]"))
-                await response.write_eof()
-                return response
-        except ConnectionError:  # the program went away
-            self.counts["abandoned"] += 1
-        except (aiohttp.ClientError, TimeoutError, *net.UNREADABLE) as error:
-            self.counts["cut off"] += 1
-            log.warning("a stream of the engine broke off: %s", self._secrets.mask(describe_error(error)))
-        except StoreError as error:
-            self.counts["not stored"] += 1
-            log.error("%s", error)
-        if request.transport is not None:
-            request.transport.close()  # an end that looks like the end would pass for a whole answer
-        return response
 
     async def _models(self, request: web.Request) -> web.Response:
         async with await self._ask("GET", self._endpoint.models, request) as answer:
@@ -299,7 +267,7 @@ class Recorder:
             listed = await net.read_bounded(answer, self.max_body)
             return web.Response(body=listed, content_type="application/json")
 
-    async def _tell(self, request: web.Request) -> web.Response:
+    async def _counts(self, request: web.Request) -> web.Response:
         return web.json_response(dict(self.counts))
 
     def _refusal(self, error: Exception) -> net.Refusal:
@@ -311,33 +279,39 @@ class Recorder:
             log.error("%s", error)
             reason, words = "not stored", f"the turn cannot be stored: {error}"
         elif isinstance(error, net.NETWORK_ERRORS):
-            shown = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
-            reason, status, words = "unreachable", 502, f"the engine cannot be reached: {shown}"
+            failure = one_line(self._secrets.mask(f"{type(error).__name__}: {error}"), 300)
+            reason, status, words = "unreachable", 502, f"the engine cannot be reached: {failure}"
         else:
             raise error
         self.counts[reason] += 1
         return net.Refusal(status, f"recorder: {words}", "recorder_error")
 
 
-def _wants(body: Mapping[str, Any]) -> dict[str, bool]:
-    return {"logprobs": bool(body.get("logprobs")), "token_ids": bool(body.get("return_token_ids"))}
+async def _streamed(request: web.Request, answer: Mapping[str, Any], options: Any) -> web.StreamResponse:
+    """Stream a whole answer."""
+    response = web.StreamResponse(headers=EVENT_STREAM)
+    await response.prepare(request)
+    with_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
+    for chunk in chunks_of(answer, with_usage=with_usage):
+        await response.write(event(chunk))
+    await response.write(event("[DONE]"))
+    await response.write_eof()
+    return response
+
+
+def _without_extras(answer: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer without the token ids and log-probabilities that the program did not ask for."""
+    wants = {"logprobs": body.get("logprobs")}
+    dropped = {name for name in _EXTRAS if not wants.get(name, body.get("return_token_ids"))}
+    reply = {name: value for name, value in answer.items() if name not in dropped}
+    reply["choices"] = [
+        {name: value for name, value in choice.items() if name not in dropped} for choice in answer["choices"]
+    ]
+    return reply
 
 
 def _sampling(body: Mapping[str, Any]) -> Sampling:
     """How a request is sampled."""
-    given = {name: body[name] for name in ("temperature", "top_p", "top_k") if body.get(name) is not None}
+    fields = {name: body[name] for name in ("temperature", "top_p", "top_k") if body.get(name) is not None}
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or NO_LIMIT
-    return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **given})
-
-
-async def _events(answer: aiohttp.ClientResponse, most: int) -> AsyncGenerator[str]:
-    """The data of server-sent events."""
-    rest, size = b"", 0
-    async for part in answer.content.iter_any():
-        size += len(part)
-        if size > most:
-            raise net.BodyTooLong(most)
-        *lines, rest = (rest + part).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data:"):
-                yield line[5:].strip().decode("utf-8", "replace")
+    return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **fields})

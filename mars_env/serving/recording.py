@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mars_env.agents.thinking import THINKING
+from mars_env.gate import without_surrogates
 from mars_env.rollout import Store, read_run
 from mars_env.types import Action, Completion, Problem, Tree, Turn
 
@@ -53,7 +54,7 @@ class RecordedRun:
 
     Args:
         path: Directory of the run.
-        config: What identifies it; compared when it is continued.
+        must_match: What identifies it; compared when it is continued.
         problems: Problems that trees may name, with their references: so the turns can be graded.
         group: What is compared when advantages are computed: turns of one agent on the same ``"input"``, or
             all turns of one ``"agent"`` on the same problem.
@@ -62,13 +63,12 @@ class RecordedRun:
     def __init__(
         self,
         path: str | Path,
-        config: Mapping[str, Any],
+        must_match: Mapping[str, Any],
         problems: Sequence[Problem] = (),
         group: Literal["input", "agent"] = "input",
     ) -> None:
         self._group = group
-        config = {"title": RECORDED, "group": group, **config}
-        self._store = Store(path, config, problems)
+        self._store = Store(path, {"title": RECORDED, "group": group, **must_match}, problems)
         self._samples: Counter[str] = Counter()
         self._children: Counter[tuple[str, str | None]] = Counter()
         self._ends: dict[tuple[str, str], tuple[str, str]] = {}
@@ -84,9 +84,9 @@ class RecordedRun:
 
     def add(self, call: Call, replies: Sequence[Reply], seconds: float = 0.0) -> list[Turn]:
         """Store the turns of a call, which has messages, one for each choice."""
-        wanted, asked = _tree_id(call.tree), digests(call.messages)
-        parent, known = self._extended(wanted, asked)
-        tree, parent_id = parent or (self._tree(wanted, call, asked[-1]), None)
+        named, prefixes = _tree_id(call.tree), digests(call.messages)
+        parent, length = self._extended(named, prefixes)
+        tree, parent_id = parent or (self._tree(named, call, prefixes[-1]), None)
         problem = tree.rpartition("#")[0]
         turns = []
         for reply in replies:
@@ -94,8 +94,8 @@ class RecordedRun:
             info: dict[str, Any] = {
                 "id": reply.id,
                 "number": self.turns,
-                "messages": [dict(message) for message in call.messages[known:]],
-                "digest": asked[-1],
+                "messages": [dict(message) for message in call.messages[length:]],
+                "digest": prefixes[-1],
             }
             if reply.message.get("tool_calls"):
                 info["tool_calls"] = reply.message["tool_calls"]
@@ -103,7 +103,7 @@ class RecordedRun:
                 tree_id=tree,
                 id=f"{place}" if parent_id is None else f"{parent_id}.{place}",
                 parent_id=parent_id,
-                group_id=f"{problem}/{call.agent}" + (f"/{asked[-1]}" if self._group == "input" else ""),
+                group_id=f"{problem}/{call.agent}" + (f"/{prefixes[-1]}" if self._group == "input" else ""),
                 agent=call.agent,
                 policy=call.policy,
                 problem_id=problem,
@@ -116,25 +116,25 @@ class RecordedRun:
         self._store.write_turns(turns)
         return turns
 
-    def _extended(self, tree: str, asked: Sequence[str]) -> tuple[tuple[str, str] | None, int]:
+    def _extended(self, tree: str, prefixes: Sequence[str]) -> tuple[tuple[str, str] | None, int]:
         """The turn whose conversation is continued, the longest if there are several, and its length."""
-        for known in range(len(asked), 0, -1):
-            found = self._ends.get((tree, asked[known - 1]))
-            if found is not None:
-                return found, known
+        for length in range(len(prefixes), 0, -1):
+            end = self._ends.get((tree, prefixes[length - 1]))
+            if end is not None:
+                return end, length
         return None, 0
 
-    def _tree(self, wanted: str, call: Call, digest: str) -> str:
-        """The tree of a root: the one that is wanted, or a new one; made where it is new."""
-        problem = wanted.rpartition("#")[0] or f"{RECORDED}/{digest}"
-        tree = wanted or f"{problem}#{self._samples[problem]}"
+    def _tree(self, named: str, call: Call, digest: str) -> str:
+        """The tree of a root: the one that is named, or a new one; made where it is new."""
+        problem = named.rpartition("#")[0] or f"{RECORDED}/{digest}"
+        tree = named or f"{problem}#{self._samples[problem]}"
         if tree in self._store.finished:
             return tree
-        asked = (text_of_content(m.get("content")) for m in call.messages if m.get("role") == "user")
-        made = Problem(problem, next(asked, ""), None, metadata={"source": RECORDED})
-        self._store.write_problems([made])
+        texts = (text_of_content(m.get("content")) for m in call.messages if m.get("role") == "user")
+        question = Problem(problem, next(texts, ""), None, metadata={"source": RECORDED})
+        self._store.write_problems([question])
         # Before its turns: whoever reads the run finds them, whenever this process ends.
-        self._store.write_tree(Tree(tree, made, ()), {})
+        self._store.write_tree(Tree(tree, question, ()), {})
         self._note_tree(tree)
         return tree
 
@@ -165,25 +165,25 @@ def digests(messages: Sequence[Mapping[str, Any]], start: str = "") -> list[str]
     Role, text, tool calls and the call that a tool answers count. Fields that clients add or leave out
     (refusal, annotations, reasoning, an empty content) do not.
     """
-    found = []
+    prefixes = []
     for message in messages:
         text = f"{start}{_canonical(message)}"
         start = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        found.append(start)
-    return found
+        prefixes.append(start)
+    return prefixes
 
 
 def text_of_content(content: Any) -> str:
     """The text of a message's content, which may be a list of parts."""
     if isinstance(content, list):
-        return "".join(_part(part) for part in content)
-    return content if isinstance(content, str) else ""
+        content = "".join(map(_text_of, content))
+    return without_surrogates(content) if isinstance(content, str) else ""
 
 
-def _part(part: Any) -> str:
-    if isinstance(part, Mapping) and isinstance(part.get("text"), str):
-        return str(part["text"])
-    return json.dumps(part, sort_keys=True)  # a picture, say: told apart, never read
+def _text_of(item: Any) -> str:
+    if isinstance(item, Mapping) and isinstance(item.get("text"), str):
+        return str(item["text"])
+    return json.dumps(item, sort_keys=True)  # a picture, say: it counts, and is never read
 
 
 def _canonical(message: Any) -> str:
@@ -193,8 +193,8 @@ def _canonical(message: Any) -> str:
     if not isinstance(calls, list):
         raise ValueError("tool_calls is a list")
     role = "system" if message["role"] == "developer" else message["role"]
-    said = [role, text_of_content(message.get("content")).strip(), [_call(call) for call in calls]]
-    return json.dumps([*said, message.get("tool_call_id")])
+    text = text_of_content(message.get("content")).strip()
+    return json.dumps([role, text, [_call(call) for call in calls], message.get("tool_call_id")])
 
 
 def _call(call: Any) -> list[Any]:

@@ -12,16 +12,14 @@ from aiohttp import web
 
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
-from mars_env.models.chat_stream import EVENT_STREAM, event
+from mars_env.evaluation.counters import Counters
 from mars_env.models.preflight import preflight
 from mars_env.net import Guard, Refusal, Server, read_json, start_server
-from mars_env.rollout import Store
-from mars_env.rollout.monitor import Monitor, prometheus_text
-from mars_env.rollout.slots import Slots
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.answering import Answerer
+from mars_env.serving.chunks import EVENT_STREAM, chunks_of, event
 from mars_env.serving.solution import Solution, progress
-from mars_env.serving.wire import ChatRequest, chunks, completion, read_request
+from mars_env.serving.wire import ChatRequest, completion, read_request
 from mars_env.sync import end_tasks, gather_all
 from mars_env.text import logger, one_line
 from mars_env.types import Problem, Turn
@@ -56,7 +54,7 @@ class TeamServer:
 
     Attributes:
         max_body: Longest body of a request, in bytes; set it before `start`.
-        monitor: Counts what is played.
+        counters: Counts what is played.
         name: The model's name for clients.
         url: What clients are given as their ``base_url``; after `start`.
     """
@@ -76,20 +74,19 @@ class TeamServer:
     ) -> None:
         self._answerer, self.name = answerer, name or answerer.name
         self._guard = Guard(keys, "spend your tokens")
-        self._slots = Slots(require_integer(concurrency, "concurrency"))
+        self._room = asyncio.Semaphore(require_integer(concurrency, "concurrency"))
         self._places = concurrency + require_integer(waiting, "waiting", 0)
         self._seed = seed
         self._expected = 0
         self._numbers = itertools.count()
         self._playing: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        config = {**answerer.config, "served": True, "seed": seed}
-        self._store = None if out is None else Store(out, config, [])
+        self._store = None if out is None else answerer.store(out, served=True, seed=seed)
         self._index = None if out is None else TreeIndex(out)
         self._server: Server | None = None
         self._questions: set[asyncio.Task[list[Solution]]] = set()
         self._stopping = False
-        self.monitor, self.url = Monitor(), ""
+        self.counters, self.url = Counters(), ""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -115,13 +112,9 @@ class TeamServer:
             raise
 
     async def _serve(self, host: str, port: int) -> None:
-        self.monitor.measure_models(self._answerer.agents)
-        self.monitor.measure("questions", self._slots)
-        self._answerer.agents = self.monitor.watch(self._answerer.agents)
         app = web.Application(client_max_size=self.max_body)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health", self._health)
         # A client that goes away stops its question: with a store, it can be continued.
         self._server = await start_server(
@@ -144,35 +137,34 @@ class TeamServer:
             question.cancel()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        wanted = read_request(await read_json(request), self.name, self._answerer.kind)
-        if wanted.n > self._places:
+        chat = read_request(await read_json(request), self.name, self._answerer.kind)
+        if chat.n > self._places:
             raise Refusal(400, f"this server gives at most {self._places} answers to a request: ask for less")
-        if self._expected + wanted.n > self._places:
+        if self._expected + chat.n > self._places:
             raise Refusal(429, "too many questions wait: ask again later", "rate_limit_error", headers=_LATER)
-        self._expected += wanted.n
+        self._expected += chat.n
         try:
             answer_id = f"chatcmpl-{secrets.token_hex(12)}"
-            if wanted.stream:
-                return await self._streamed(request, wanted, answer_id)
-            solutions = await self._answer(wanted, lambda turn: None)
+            if chat.stream:
+                return await self._streamed(request, chat, answer_id)
+            solutions = await self._answer(chat, lambda turn: None)
             return web.json_response(completion(self.name, answer_id, solutions))
         finally:
-            self._expected -= wanted.n
+            self._expected -= chat.n
 
-    async def _streamed(
-        self, request: web.Request, wanted: ChatRequest, answer_id: str
-    ) -> web.StreamResponse:
+    async def _streamed(self, request: web.Request, chat: ChatRequest, answer_id: str) -> web.StreamResponse:
         """Progress as comments, turn by turn, then the answer."""
         response = web.StreamResponse(headers=EVENT_STREAM)
         lines: asyncio.Queue[str | None] = asyncio.Queue()
-        answering = asyncio.create_task(self._answer(wanted, lambda turn: lines.put_nowait(progress(turn))))
+        answering = asyncio.create_task(self._answer(chat, lambda turn: lines.put_nowait(progress(turn))))
         answering.add_done_callback(lambda _: lines.put_nowait(None))
         try:
             await response.prepare(request)
             while (line := await _next(lines)) is not None:
                 await response.write(f": {one_line(line, 300)}\n\n".encode())
             try:
-                for chunk in chunks(self.name, answer_id, answering.result(), wanted.usage):
+                answer = completion(self.name, answer_id, answering.result())
+                for chunk in chunks_of(answer, with_usage=chat.usage):
                     await response.write(event(chunk))
                 await response.write(event("[DONE]"))
             except ConnectionError:
@@ -186,14 +178,14 @@ class TeamServer:
             await end_tasks([answering])
         return response
 
-    async def _answer(self, wanted: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
+    async def _answer(self, chat: ChatRequest, on_turn: Callable[[Turn], None]) -> list[Solution]:
         """All answers of a request; the first fault stops the others, and so does the server's end."""
         stops = Refusal(503, "the server stops: ask again later", "server_error", headers=_LATER)
         if self._stopping:
             raise stops
         if self._store is not None:
-            self._store.write_problems([wanted.problem])
-        answers = gather_all(self._solution(wanted, index, on_turn) for index in range(wanted.n))
+            self._store.write_problems([chat.problem])
+        answers = gather_all(self._solution(chat, index, on_turn) for index in range(chat.n))
         question = asyncio.create_task(answers)
         self._questions.add(question)
         question.add_done_callback(self._questions.discard)
@@ -205,9 +197,9 @@ class TeamServer:
             raise stops
         return question.result()
 
-    async def _solution(self, wanted: ChatRequest, index: int, on_turn: Callable[[Turn], None]) -> Solution:
-        problem = wanted.problem
-        if wanted.seed is None:
+    async def _solution(self, chat: ChatRequest, index: int, on_turn: Callable[[Turn], None]) -> Solution:
+        problem = chat.problem
+        if chat.seed is None:
             sample = self._next_sample(problem)
             return await self._play(problem, sample, self._seed, on_turn)
         tree_id = f"{problem.id}#{index}"
@@ -216,7 +208,7 @@ class TeamServer:
             if self._store is not None and self._index is not None and tree_id in self._store.finished:
                 tree = await asyncio.to_thread(self._index.tree, tree_id, problem)
                 return self._answerer.solution(tree)
-            return await self._play(problem, index, wanted.seed, on_turn)
+            return await self._play(problem, index, chat.seed, on_turn)
 
     def _next_sample(self, problem: Problem) -> int:
         """The number of the next answer to a question; one that a kill has cut off is continued."""
@@ -233,22 +225,18 @@ class TeamServer:
         tree_id = f"{problem.id}#{sample}"
         self._playing.add(tree_id)
         try:
-            async with self._slots.hold():
+            async with self._room:
                 solution = await self._answerer.answer(
                     problem, sample=sample, seed=seed, journal=self._store, on_turn=on_turn
                 )
         finally:
             self._playing.discard(tree_id)
-        self.monitor.record_tree(solution.tree)
+        self.counters.count_tree(solution.tree)
         return solution
 
     async def _models(self, request: web.Request) -> web.Response:
         model = {"id": self.name, "object": "model", "created": 0, "owned_by": "mars_env"}
         return web.json_response({"object": "list", "data": [model]})
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        text = prometheus_text(self.monitor.figures())
-        return web.Response(text=text, content_type="text/plain", charset="utf-8")
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})

@@ -73,14 +73,14 @@ def solution_of(tree: Tree, visibility: Visibility | None = None) -> Solution:
     if tree.problem.kind == "code":
         answer, _ = extract_program(final.text, *asked_names(tree.problem.metadata.get(EXAMPLES)))
     else:
-        answer = extract_answer(final.text, statement=tree.problem.statement).answer
+        answer = extract_answer(final.text).answer
     return Solution(final.text, answer, *_confidence(tree, final, visibility), tree)
 
 
 def progress(turn: Turn) -> str:
     """A turn as one line of progress: who, what came out, how many tokens."""
     done = "writes"
-    if "verdict" in turn.info:
+    if turn.accepts is not None:
         done = f"judges it {str(turn.info['verdict']).lower()}"
     if turn.search_score is not None:
         done = f"writes, score {turn.search_score:.2f}"
@@ -90,20 +90,20 @@ def progress(turn: Turn) -> str:
 def _confidence(tree: Tree, final: Turn, visibility: Visibility | None) -> tuple[float | None, str]:
     by_id = {turn.id: turn for turn in tree.turns}
     verdicts = [
-        turn.info["verdict"] == "Correct"
+        turn.accepts
         for turn in tree.turns
-        if "verdict" in turn.info and not turn.action.interrupted and _judged(turn, by_id) is final
+        if turn.accepts is not None and not turn.action.interrupted and _judged(turn, by_id) is final
     ]
     if verdicts:
         return sum(verdicts) / len(verdicts), f"{sum(verdicts)} of {len(verdicts)} verdicts accept it"
     if final.search_score is None or visibility is None:
         return None, ""
     if visibility.sees == "answers":
-        kind, statement = tree.problem.kind, tree.problem.statement
-        answer = answer_key(kind, final.text, statement)
+        kind = tree.problem.kind
+        answer = answer_key(kind, final.text)
         if answer is None:
             return 0.0, "no answer can be read in it"
-        same = sum(answer_key(kind, turn.text, statement) == answer for turn in tree.turns)
+        same = sum(answer_key(kind, turn.text) == answer for turn in tree.turns)
         return same / len(tree.turns), f"{same} of {len(tree.turns)} nodes give this answer"
     return final.search_score, f"its score by {visibility.named}"
 
@@ -111,6 +111,6 @@ def _confidence(tree: Tree, final: Turn, visibility: Visibility | None) -> tuple
 def _judged(turn: Turn, by_id: Mapping[str, Turn]) -> Turn | None:
     """The nearest turn above that is not itself a verdict: what the verdict judges."""
     above = by_id.get(turn.parent_id or "")
-    while above is not None and "verdict" in above.info:
+    while above is not None and above.accepts is not None:
         above = by_id.get(above.parent_id or "")
     return above

@@ -1,21 +1,20 @@
 """The protocol of `TeamServer`: a chat's request as a question, a solution as a chat's answer."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mars_env.net import Refusal
+from mars_env.gate import break_roles, without_surrogates
+from mars_env.models.openai_dialect import message_text
+from mars_env.net import UNREADABLE, Refusal
 from mars_env.serving.answering import Kind, make_question
 from mars_env.serving.solution import Solution
-from mars_env.text import shown
+from mars_env.text import describe_error, shown
 from mars_env.types import Problem
 
 MAX_ANSWERS = 64
 """Answers that one request may ask for."""
-
-PIECE = 400
-"""Characters of an answer in one chunk of a stream."""
 
 _UNSUPPORTED = ("tools", "functions", "stop", "logprobs", "top_logprobs", "return_token_ids", "audio")
 """Fields that ask for what a team's answer cannot have; all fields of sampling are the agents' own."""
@@ -57,12 +56,12 @@ def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
     n = 1 if n is None else n
     if type(n) is not int or not 1 <= n <= MAX_ANSWERS:
         raise Refusal(400, f"'n' is an integer from 1 to {MAX_ANSWERS}, got {shown(n)}")
-    own = body.get("mars_env") or {}
-    if not isinstance(own, Mapping) or own.keys() - {"tests"}:
+    extras = body.get("mars_env") or {}
+    if not isinstance(extras, Mapping) or extras.keys() - {"tests"}:
         raise Refusal(400, "'mars_env' holds nothing but 'tests': the public tests of a program")
     options = body.get("stream_options") or {}
     usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
-    tests = own.get("tests") or ()
+    tests = extras.get("tests") or ()
     problem = make_question(_statement(body.get("messages")), kind=kind, tests=tests, salt=seed)
     return ChatRequest(problem, n, seed, bool(body.get("stream")), usage)
 
@@ -78,23 +77,34 @@ def _statement(messages: Any) -> str:
     spoken = [(role, text) for role, text in parts if role != "system"]
     if len(spoken) == 1:
         return "\n\n".join([*preface, spoken[0][1]])
-    lines = [f"{role.capitalize()}: {text}" for role, text in spoken]
+    lines = [f"{role.capitalize()}: {break_roles(text)}" for role, text in spoken]
     return "\n\n".join([*preface, _CONVERSATION, *lines])
 
 
 def _message(message: Any) -> tuple[str, str]:
     role = message.get("role") if isinstance(message, Mapping) else None
     role = "system" if role == "developer" else role
-    if role not in ("system", "user", "assistant"):
-        raise Refusal(400, f"a message is the system's, the user's or the assistant's, not {shown(role)}")
+    if role not in ("system", "user", "assistant", "tool"):
+        who = "the system's, the user's, the assistant's or a tool's"
+        raise Refusal(400, f"a message is {who}, not {shown(role)}")
     content = message.get("content")
+    if role == "assistant" and message.get("tool_calls"):
+        return role, without_surrogates(_with_calls(message))
     if isinstance(content, list):
-        if not all(isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content):
+        if not all(isinstance(item, Mapping) and isinstance(item.get("text"), str) for item in content):
             raise Refusal(400, "a team reads text alone: send messages without images, sounds or files")
-        content = "".join(part["text"] for part in content)
+        content = "".join(item["text"] for item in content)
     if not isinstance(content, str):
         raise Refusal(400, f"the content of a message is a string, got {shown(content)}")
-    return role, content
+    return role, without_surrogates(content)
+
+
+def _with_calls(message: Mapping[str, Any]) -> str:
+    """The text of a message that calls tools; its content may be null."""
+    try:
+        return message_text(message)
+    except UNREADABLE as error:
+        raise Refusal(400, f"the message with tool_calls cannot be read: {describe_error(error)}") from error
 
 
 def _finish_reason(solution: Solution) -> str:
@@ -125,32 +135,17 @@ def completion(name: str, answer_id: str, solutions: Sequence[Solution]) -> dict
         }
         for index, solution in enumerate(solutions)
     ]
-    head = _head(name, answer_id, "chat.completion")
-    return {**head, "choices": choices, "usage": _usage(solutions), "mars_env": _told(solutions)}
+    return {
+        "id": answer_id,
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": name,
+        "choices": choices,
+        "usage": _usage(solutions),
+        "mars_env": _summaries(solutions),
+    }
 
 
-def chunks(
-    name: str, answer_id: str, solutions: Sequence[Solution], with_usage: bool
-) -> Iterator[dict[str, Any]]:
-    """The answer of a request as the chunks of a stream."""
-    head = _head(name, answer_id, "chat.completion.chunk")
-    reasons = [_finish_reason(solution) for solution in solutions]
-    for index, (solution, reason) in enumerate(zip(solutions, reasons, strict=True)):
-        text = solution.text
-        pieces = [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
-        deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in pieces)]
-        for delta in deltas:
-            yield {**head, "choices": [{"index": index, "delta": delta, "finish_reason": None}]}
-        last = {**head, "choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
-        yield {**last, "mars_env": _told(solutions)} if index == len(solutions) - 1 else last
-    if with_usage:
-        yield {**head, "choices": [], "usage": _usage(solutions)}
-
-
-def _head(name: str, answer_id: str, kind: str) -> dict[str, Any]:
-    return {"id": answer_id, "object": kind, "created": int(time.time()), "model": name}
-
-
-def _told(solutions: Sequence[Solution]) -> list[dict[str, Any]]:
-    """What a team tells of its answers, beside their texts."""
+def _summaries(solutions: Sequence[Solution]) -> list[dict[str, Any]]:
+    """What a team says of its answers, beside their texts."""
     return [{name: value for name, value in s.as_dict().items() if name != "text"} for s in solutions]

@@ -15,13 +15,12 @@ CONCURRENCY = 16
 OBSERVATIONS: Mapping[str, Observation] = MappingProxyType(
     {
         "solver": {"problem": "What is 2 + 2?"},
-        "verifier": {"problem": "What is 2 + 2?", "solution": "It is 5.", "truncated": 0, "round": 0},
+        "verifier": {"problem": "What is 2 + 2?", "solution": "It is 5.", "truncated": 0},
         "corrector": {
             "problem": "What is 2 + 2?",
             "solution": "It is",
             "truncated": 1,
             "report": "The solution is not finished.\nCorrectness: Wrong",
-            "round": 1,
         },
         "coder": {
             "problem": "Print the first line of the input.",
@@ -74,15 +73,15 @@ def _check_action(action: Any, *, trainable: bool = False) -> None:
         sampled = max(completion.completion_tokens, len(completion.token_ids))
         # An agent's own limit is not known here: what it has cut off ended there.
         limit = sampled if completion.finish_reason == "length" and sampled else 10**9
-        asked = Sampling(temperature=completion.temperature, max_tokens=limit)
-        require_consistent(completion, asked, exact=trainable)
+        limits = Sampling(temperature=completion.temperature, max_tokens=limit)
+        require_consistent(completion, limits, exact=trainable)
     assert action.completions or not trainable, "without completions an action cannot be trained on"
 
 
 async def _act(agent: Agent, observation: Observation, n: int, seed: int) -> list[Action]:
-    asked: Any = agent.act(MappingProxyType(dict(observation)), n, seed)
-    assert inspect.isawaitable(asked), "act() is not async: write `async def`"
-    actions: list[Action] = await asked
+    reply: Any = agent.act(MappingProxyType(dict(observation)), n, seed)
+    assert inspect.isawaitable(reply), "act() is not async: write `async def`"
+    actions: list[Action] = await reply
     assert len(actions) == n, f"requested {n} actions, got {len(actions)}"
     return actions
 

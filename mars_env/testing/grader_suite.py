@@ -1,12 +1,11 @@
 """The contract suite for graders; run it on your own."""
 
 import asyncio
-import inspect
 import re
 from collections.abc import Iterable
 from itertools import permutations
 
-from mars_env.sync import run_sync
+from mars_env.sync import call_async, run_sync
 from mars_env.text import raised
 from mars_env.types import Grade, Grader, Problem, Verdict
 
@@ -54,19 +53,15 @@ def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> No
         right: A string that it must judge CORRECT.
         wrong: One that it must judge WRONG.
     """
-    assert isinstance(grader, Grader), f"a grader needs an async method grade, got {grader!r:.100}"
+    assert isinstance(grader, Grader), f"a grader needs a method grade, got {grader!r:.100}"
 
     async def grade(text: str) -> Grade:
         try:
-            asked: object = grader.grade(problem, text)
-            assert inspect.isawaitable(asked), "grade() is not async: write `async def`"
-            found = await asked
-        except AssertionError:
-            raise
+            grade = await call_async(grader.grade, problem, text)
         except Exception as error:
             raise AssertionError(f"grade() raises on the text {text!r:.60}: {raised(error)}") from error
-        assert isinstance(found, Grade), f"a grader gives a Grade, not {found!r:.100}"
-        return found
+        assert isinstance(grade, Grade), f"a grader gives a Grade, not {grade!r:.100}"
+        return grade
 
     async def many() -> list[Grade]:
         return list(await asyncio.gather(*(grade(right if i % 2 else wrong) for i in range(64))))
@@ -78,7 +73,7 @@ def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> No
         verdict = run_sync(grade(text)).verdict
         assert verdict is not Verdict.CORRECT, f"the hostile text {text!r:.60} is CORRECT"
         assert verdict is not Verdict.UNKNOWN, f"the hostile text {text!r:.60} made its own verdict UNKNOWN"
-    verdicts = [found.verdict for found in run_sync(many())]
+    verdicts = [judged.verdict for judged in run_sync(many())]
     assert verdicts == [Verdict.WRONG, Verdict.CORRECT] * 32, "64 concurrent verdicts differ from single ones"
 
 
@@ -97,9 +92,9 @@ def check_copies(grader: Grader, problems: Iterable[Problem]) -> None:
 
     for problem in problems:
         answers = [one for one in copies(problem.statement) if one != str(problem.reference)]
-        for answer, found in zip(answers, run_sync(grades(problem, answers)), strict=True):
+        for answer, grade in zip(answers, run_sync(grades(problem, answers)), strict=True):
             copied = f"the copy {answer!r:.200} of the question of {problem.id!r} is CORRECT"
-            assert found.verdict is not Verdict.CORRECT, copied
+            assert grade.verdict is not Verdict.CORRECT, copied
 
 
 def copies(statement: str) -> list[str]:
@@ -115,14 +110,14 @@ def copies(statement: str) -> list[str]:
         >>> copies("Find the remainder when $2^{10}$ is divided by $7$.")[0]
         '\\left(2^{10}\\right) \\bmod 7'
     """
-    formulas = ["".join(found) for found in _FORMULA.findall(statement)]
+    formulas = ["".join(match) for match in _FORMULA.findall(statement)]
     formulas += _ARITHMETIC.findall(_FORMULA.sub(" ", statement))
     sides = [side.strip(" .,;:") for formula in formulas for side in _RELATION.split(formula)]
     sides += _with_values(statement)
     parts = list(dict.fromkeys(side for side in sides if 0 < len(side) <= _LONGEST_PART))
     written = [*parts, *(formula.strip(" .,;:") for formula in formulas)]
     if _ADDED.search(statement):
-        written += [" + ".join(rf"\left({part}\right)" for part in some) for some in (parts, parts[:2])]
+        written += [" + ".join(rf"\left({term}\right)" for term in some) for some in (parts, parts[:2])]
     for words, pattern in _OPERATIONS.items():
         if re.search(words, statement, re.IGNORECASE):
             pairs = permutations(parts[:_MOST_PARTS], 2)
@@ -136,8 +131,8 @@ def _with_values(statement: str) -> list[str]:
     """What a question sets names to, each with the names before it replaced."""
     values: dict[str, str] = {}
     for name, value in _SET.findall(statement):
-        for known, meaning in values.items():
-            value = re.sub(rf"(?<![\w\\]){known}(?!\w)", f"({meaning})".replace("\\", r"\\"), value)
+        for symbol, meaning in values.items():
+            value = re.sub(rf"(?<![\w\\]){symbol}(?!\w)", f"({meaning})".replace("\\", r"\\"), value)
         if len(value) <= _LONGEST_PART:
             values[name] = value.strip()
     return list(values.values())

@@ -36,9 +36,9 @@ async def check_model(
     assert isinstance(model, Model), f"a model needs an async method complete, got {model!r}"
     sampling = sampling or Sampling(max_tokens=8, seed=1)
     for n in (1, 3):
-        asked: Any = model.complete(prompt, n, sampling)
-        assert inspect.isawaitable(asked), "complete() is not async: write `async def`"
-        completions: Any = await asked
+        reply: Any = model.complete(prompt, n, sampling)
+        assert inspect.isawaitable(reply), "complete() is not async: write `async def`"
+        completions: Any = await reply
         listed = isinstance(completions, list | tuple)
         assert listed, f"complete() returns a list of completions, not {completions!r:.100}"
         assert len(completions) == n, f"requested {n} samples, got {len(completions)}"
@@ -82,8 +82,8 @@ def require_consistent(completion: Completion, sampling: Sampling, *, exact: boo
         "the text contains a stop text": any(stop in completion.text for stop in sampling.stop),
         "it is not trainable: ids or log-probabilities are missing": exact and not completion.trainable,
     }
-    found = "; ".join(fault for fault, is_there in faults.items() if is_there)
-    assert not found, f"{found}: {completion!r:.500}, sampled with {sampling!r:.300}"
+    reasons = "; ".join(fault for fault, is_there in faults.items() if is_there)
+    assert not reasons, f"{reasons}: {completion!r:.500}, sampled with {sampling!r:.300}"
 
 
 async def _check_prompts(model: Model, prompt: Prompt, sampling: Sampling, exact: bool) -> None:

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from mars_env.trainers.config import TrainConfig as TrainConfig
     from mars_env.trainers.config import TreeCredit as TreeCredit
     from mars_env.trainers.local import LocalTrainer as LocalTrainer
-    from mars_env.trainers.local import Policy as Policy
     from mars_env.trainers.loop import fit as fit
     from mars_env.trainers.loop import train as train
+    from mars_env.trainers.policy import Policy as Policy
     from mars_env.trainers.recipes import MARS2 as MARS2
     from mars_env.trainers.recipes import MARSRL as MARSRL
     from mars_env.trainers.recipes import RunSettings as RunSettings
+    from mars_env.trainers.run_file import load_run as load_run
     from mars_env.trainers.team import Team as Team
     from mars_env.trainers.team import make_team as make_team
     from mars_env.trainers.team import refresher as refresher

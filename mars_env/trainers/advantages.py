@@ -121,7 +121,7 @@ def over_batch(groups: Sequence[Group], roles: Collection[str]) -> list[Group]:
         >>> [(group.id, len(group.turns)) for group in over_batch(batch, ["solver"])]
         [('solver over the batch', 2)]
     """
-    kept: list[Group] = []
+    others: list[Group] = []
     pooled: dict[str, list[Turn]] = {}
     for group in groups:
         rest = tuple(turn for turn in group.turns if turn.role not in roles)
@@ -129,9 +129,9 @@ def over_batch(groups: Sequence[Group], roles: Collection[str]) -> list[Group]:
             if turn.role in roles:
                 pooled.setdefault(turn.role, []).append(turn)
         if rest or not group.turns:
-            kept.append(replace(group, turns=rest))
+            others.append(replace(group, turns=rest))
     # In the order of their keys, since a sum depends on its order in the last bits.
-    return kept + [
+    return others + [
         Group(f"{role} over the batch", tuple(sorted(pooled[role], key=turn_key))) for role in sorted(pooled)
     ]
 
@@ -144,14 +144,15 @@ def advantage_stats(groups: Sequence[Group], advantages: Mapping[TurnKey, float]
         >>> advantage_stats(groups, group_normalised(groups))
         AdvantageStats(groups=2, turns=5, unknown=1, small=0, uniform=1, kept=2)
     """
-    turns = sum(len(group.turns) for group in groups)
-    known = [known_turns(group) for group in groups]
+    number = sum(len(group.turns) for group in groups)
+    rewarded = [known_turns(group) for group in groups]
+    compared = [turns for turns in rewarded if len(turns) >= 2]
     return AdvantageStats(
         groups=len(groups),
-        turns=turns,
-        unknown=turns - sum(map(len, known)),
-        small=sum(len(own) < 2 for own in known),
-        uniform=sum(len(own) >= 2 and not any(advantages.get(turn_key(t)) for t in own) for own in known),
+        turns=number,
+        unknown=number - sum(map(len, rewarded)),
+        small=len(rewarded) - len(compared),
+        uniform=sum(not any(advantages.get(turn_key(turn)) for turn in turns) for turns in compared),
         kept=len(advantages),
     )
 
@@ -203,7 +204,7 @@ def penalise_calls(groups: Sequence[Group], cost: float) -> list[Group]:
     return changed_rewards(groups, lambda turn, reward: reward - cost * len(turn.action.calls))
 
 
-def changed_rewards(groups: Sequence[Group], change: Callable[[Turn, float], float]) -> list[Group]:
+def changed_rewards(groups: Sequence[Group], change: Callable[[Turn, float], float | None]) -> list[Group]:
     """The same groups, each known reward replaced by what a function of turn and reward gives."""
 
     def changed(turn: Turn) -> Turn:

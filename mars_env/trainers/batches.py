@@ -10,7 +10,6 @@ import numpy as np
 from mars_env.errors import ConfigError
 from mars_env.lazy import needs
 from mars_env.trainers.samples import TurnSample
-from mars_env.types import UNKNOWN_LOGPROB
 
 with needs("hf", "training needs torch"):
     import torch
@@ -29,6 +28,7 @@ class Batch:
         advantages: [S, 1].
         temperatures: [S].
         rollout: [S, T] log-probabilities that the rollout recorded, 0 beyond the end.
+        weighted: [S, 1] whether tokens have an importance weight; without one it is 1.
         old: [S, T] those of the policy before its update; None where the first forward pass gives them.
         reference: [S, T] those of the reference model; None where there is no KL term.
         same_prompt: [S, 1] whether the model read the prompt that is trained on.
@@ -42,6 +42,7 @@ class Batch:
     temperatures: Tensor
     rollout: Tensor
     same_prompt: Tensor
+    weighted: Tensor
     old: Tensor | None = None
     reference: Tensor | None = None
 
@@ -66,18 +67,22 @@ class Batch:
         return Batch(**changed)
 
 
-def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Batch:
+def collate(
+    samples: Sequence[TurnSample], vocabulary: int | None = None, *, on_policy: bool = False
+) -> Batch:
     """Pad samples, at least one, into one batch on the CPU.
 
-    Token ids outside of the vocabulary raise ConfigError, and so do log-probabilities that are not finite or
-    unknown.
+    Samples of another prompt than is trained on have no importance weight, because it would be the ratio of
+    two prompts. Those that are `on_policy` need none.
+
+    Raises:
+        ConfigError: A token id is outside of the vocabulary.
     """
     ids = _padded([sample.ids for sample in samples], np.int64)
     rollout = _padded([sample.logprobs for sample in samples], np.float32)
     if ids.min() < 0 or (vocabulary is not None and ids.max() >= vocabulary):
         raise ConfigError(f"token ids {ids.min()} to {ids.max()} are beyond the vocabulary of {vocabulary}")
-    if not (np.isfinite(rollout) & (rollout > UNKNOWN_LOGPROB)).all():
-        raise ConfigError("a log-probability is not finite or unknown (-9999): its model is at fault")
+    same_prompt = torch.tensor([[not sample.read_prompt_ids] for sample in samples])
     return Batch(
         ids=torch.from_numpy(ids),
         prompts=torch.tensor([len(sample.prompt_ids) for sample in samples]),
@@ -86,7 +91,8 @@ def collate(samples: Sequence[TurnSample], vocabulary: int | None = None) -> Bat
         advantages=torch.tensor([[sample.advantage] for sample in samples], dtype=torch.float32),
         temperatures=torch.tensor([sample.temperature for sample in samples], dtype=torch.float32),
         rollout=torch.from_numpy(rollout),
-        same_prompt=torch.tensor([[not sample.read_prompt_ids] for sample in samples]),
+        same_prompt=same_prompt,
+        weighted=torch.zeros_like(same_prompt) if on_policy else same_prompt,
     )
 
 

@@ -5,14 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mars_env.envs import Game
+from mars_env.envs.growers import Linear
 from mars_env.errors import ConfigError
 from mars_env.models.preflight import models_of
-from mars_env.players import refuse_training_agents
+from mars_env.players import validate_playable
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.text import shown, suggestion
 from mars_env.trainers.config import Credit, TrainConfig
+from mars_env.trainers.credit_rules import credit_rule
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.samples import TurnSample
+from mars_env.trainers.samples import TurnSample, require_trainable
 from mars_env.types import Agent, Sampling, TrainingAgent, role_of
 
 if TYPE_CHECKING:
@@ -25,11 +27,8 @@ def check_run(game: Game, team: "Team", settings: RunSettings) -> list[str]:
     Raises:
         ConfigError: They would train something other than the settings say, or nothing.
     """
-    rollouts, train = settings.rollouts, settings.train
-    if rollouts is not None and game.visibility is not None and game.visibility.searched:
-        raise ConfigError("a search grows its own trees: set rollouts to None (as MARS2 does)")
-    if rollouts is not None and rollouts.group < 2 and not train.batch_roles:
-        raise ConfigError("groups of one turn have nothing to compare: set rollouts.group to 2 or more")
+    train = settings.train
+    require_groups(game, settings)
     if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
         raise ConfigError(
             f"no agent acts with the policy {shown(min(idle))}: an agent's policy is the name of its model"
@@ -46,7 +45,8 @@ def check_run(game: Game, team: "Team", settings: RunSettings) -> list[str]:
         models = models_of(agent)
         if isinstance(agent, TrainingAgent):
             _check_scaffold(name, settings)
-        if settings.pipeline.staleness and any(id(getattr(m, "module", None)) in weights for m in models):
+        overlaps = settings.pipeline.staleness and settings.samplers is None
+        if overlaps and any(id(getattr(m, "module", None)) in weights for m in models):
             # An update in the middle of a sample would be neither the old policy nor the new one.
             raise ConfigError(f"{name} samples from the trained weights: copy them, or set staleness to 0")
         if settings.segment_tokens and not any(isinstance(m, SegmentedModel) for m in models):
@@ -54,22 +54,37 @@ def check_run(game: Game, team: "Team", settings: RunSettings) -> list[str]:
     return trained
 
 
-def sampled_elsewhere(team: "Team", config: TrainConfig) -> list[str]:
-    """The trained agents whose samples another engine or precision made than the one that trains.
+def require_groups(game: Game, settings: RunSettings) -> None:
+    """Reject groups that do not fit the game or the credit rule, or that have nothing to compare."""
+    rollouts = settings.rollouts
+    rule = credit_rule(settings.train.credit)
+    alone = rollouts is None and game.grower is Linear
+    if (rule.rollouts == "tree" and rollouts is not None) or (rule.rollouts == "siblings" and alone):
+        raise ConfigError(f"train.credit = {settings.train.credit!r} needs {rule.needs}")
+    if rollouts is None:
+        return
+    if game.visibility is not None and game.visibility.searched:
+        raise ConfigError("a search grows its own trees: set rollouts to None (as MARS2 does)")
+    if rollouts.group < 2 and not settings.train.batch_roles:
+        raise ConfigError("groups of one turn have nothing to compare: set rollouts.group to 2 or more")
 
-    The log-probabilities of a model in this process are the trainer's own only in float32.
+
+def is_on_policy(team: "Team", config: TrainConfig) -> bool:
+    """Whether every trained agent samples from a model of this process in the trainer's own precision.
+
+    Then, as long as rollouts and updates alternate, the log-probabilities of its samples are the trainer's.
     """
 
-    def own(model: object) -> bool:
+    def is_own(model: object) -> bool:
         module = getattr(model, "module", None)
-        return module is not None and str(module.dtype) == "torch.float32" and not config.autocast
+        return module is not None and str(module.dtype) == "torch.float32"
 
-    asked = {name: models_of(a) for name, a in team.agents.items() if a.policy in team.policies}
-    return [name for name, models in asked.items() if models and not any(map(own, models))]
+    trained = [agent for agent in team.agents.values() if agent.policy in team.policies]
+    return not config.autocast and all(any(map(is_own, models_of(agent))) for agent in trained)
 
 
 def check_agents(
-    agents: Mapping[str, Agent], config: Credit, policies: Iterable[str] | None = None, *, door: str = ""
+    agents: Mapping[str, Agent], config: Credit, policies: Iterable[str] | None = None, *, backend: str = ""
 ) -> list[str]:
     """The agents whose turns are trained on, after checking what agents and loss need of each other.
 
@@ -77,13 +92,13 @@ def check_agents(
         agents: Who plays, by name.
         config: The loss.
         policies: Names of the policies that are trained; None: all.
-        door: Where they are trained, if agents may have no help there (`mars_env.types.TrainingAgent`).
+        backend: Where they are trained, if agents may have no help there (`mars_env.types.TrainingAgent`).
 
     Raises:
         ConfigError: A role is unknown, or an agent cannot be trained on.
     """
-    if door:
-        refuse_training_agents(agents, door)
+    if backend:
+        validate_playable(agents, backend)
     for name, agent in agents.items():
         sampling = getattr(agent, "sampling", None)
         limit = config.overlong and config.overlong.limit
@@ -91,11 +106,11 @@ def check_agents(
             raise ConfigError(f"{name} samples up to {sampling.max_tokens} tokens: make overlong.limit that")
     if agents:
         require_roles(config, agents)
-    known = None if policies is None else set(policies)
+    trained_policies = None if policies is None else set(policies)
     trained = [
         name
         for name, agent in agents.items()
-        if (known is None or agent.policy in known) and config.trains(role_of(name))
+        if (trained_policies is None or agent.policy in trained_policies) and config.trains(role_of(name))
     ]
     for name in trained:
         if isinstance(sampling := getattr(agents[name], "sampling", None), Sampling):
@@ -107,10 +122,6 @@ def _check_scaffold(name: str, settings: RunSettings) -> None:
     """Reject settings that an agent with help in training cannot have."""
     if settings.rollouts is None or settings.pipeline.groups_per_update is not None:
         raise ConfigError(f"{name} acts by place in group and run: give rollouts, and no groups_per_update")
-    if settings.train.tis_cap is not None:
-        raise ConfigError(f"{name} may sample from another prompt than is trained on: leave tis_cap out")
-    if settings.pipeline.staleness and settings.train.old_logprobs is None:
-        raise ConfigError(f'{name} may read another prompt: set train.old_logprobs to "trainer" or "rollout"')
 
 
 def require_roles(config: Credit, agents: Iterable[str]) -> None:
@@ -119,27 +130,15 @@ def require_roles(config: Credit, agents: Iterable[str]) -> None:
     Example:
         >>> require_roles(TrainConfig(train_roles=("solver",)), ["solver_0", "verifier_0"])
     """
-    known = list(dict.fromkeys(map(role_of, agents)))
+    names = list(dict.fromkeys(map(role_of, agents)))
     if config.train_roles is not None and not config.train_roles:
-        raise ConfigError(f"train_roles names no role, so nothing would be trained: give {', '.join(known)}")
+        raise ConfigError(f"train_roles names no role, so nothing would be trained: give {', '.join(names)}")
     for setting, roles in (("train_roles", config.train_roles or ()), ("batch_roles", config.batch_roles)):
         for role in roles:
-            if role not in known:
+            if role not in names:
                 raise ConfigError(
-                    f"{setting} names {shown(role)}; roles are {', '.join(known)}{suggestion(role, known)}"
+                    f"{setting} names {shown(role)}; roles are {', '.join(names)}{suggestion(role, names)}"
                 )
-
-
-def require_trainable(sampling: Sampling) -> Sampling:
-    """The same sampling, if it can be trained on: from all tokens, at a temperature above 0."""
-    needs = "training needs samples of all tokens"
-    if sampling.top_p < 1:
-        raise ConfigError(f"{needs}: top_p must be 1, got {sampling.top_p}")
-    if sampling.top_k != 0:
-        raise ConfigError(f"{needs}: top_k must be 0, got {sampling.top_k}")
-    if sampling.temperature <= 0:
-        raise ConfigError(f"{needs}: the temperature must be above 0, got {sampling.temperature}")
-    return sampling
 
 
 def require_steps(done: int, steps: int, directory: object) -> None:
@@ -159,25 +158,22 @@ def require_rows(samples: Sequence[TurnSample], trainer: str, temperature: float
         raise ConfigError(
             f"the advantages of tree {samples[0].tree_id} add up to {total:.3g}, and {trainer} would take "
             "their mean off: groups that are trained in part and turns of several samples need the local "
-            "trainer or the launcher (python -m mars_env.trainers.openrlhf)"
+            "trainer or the launcher (mars-env train --backend openrlhf)"
         )
 
 
 def require_plain(samples: Iterable[TurnSample], trainer: str, temperature: float) -> None:
-    """Reject samples of another prompt than is trained on, or of another temperature than the trainer's."""
-    refuse_other_prompts(samples, trainer)
-    for sample in samples:
-        if sample.temperature != temperature:
-            raise ConfigError(
-                f"{sample.agent} samples at temperature {sample.temperature}, {trainer} at {temperature}: "
-                "make them equal"
-            )
+    """Reject samples of another prompt than is trained on, or of another temperature than the trainer's.
 
-
-def refuse_other_prompts(samples: Iterable[TurnSample], trainer: str) -> None:
-    """Reject samples whose log-probabilities are of another prompt than the one to train on."""
+    Log-probabilities of another prompt are those of another distribution.
+    """
     for sample in samples:
         if sample.read_prompt_ids:
             raise ConfigError(
                 f"turn {sample.turn_id} of {sample.tree_id} had another prompt than {trainer} trains on"
+            )
+        if sample.temperature != temperature:
+            raise ConfigError(
+                f"{sample.agent} samples at temperature {sample.temperature}, {trainer} at {temperature}: "
+                "make them equal"
             )

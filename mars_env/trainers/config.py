@@ -1,10 +1,11 @@
 """The settings of an update, with their sources, and the advantages that they describe. No torch in here."""
 
 from collections.abc import Collection, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from mars_env.identity import MAY_CHANGE
 from mars_env.trainers.advantages import (
     ESTIMATORS,
     Estimator,
@@ -15,11 +16,13 @@ from mars_env.trainers.advantages import (
     turn_key,
     zeros_of,
 )
+from mars_env.trainers.credit_rules import balanced_verdicts, credit_rule, informed_rewards, majority_labels
+from mars_env.trainers.scorable import scorable_groups
 from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Group
 
 
-class Overlong(BaseModel, frozen=True, extra="forbid"):
+class Overlong(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     """A penalty near a completion's limit: `mars_env.trainers.advantages.overlong_penalty`."""
 
     limit: int = Field(ge=1)
@@ -34,7 +37,7 @@ class Overlong(BaseModel, frozen=True, extra="forbid"):
         return self
 
 
-class TreeCredit(BaseModel, frozen=True, extra="forbid"):
+class TreeCredit(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     """A node's reward relative to those of its parent and siblings: `mars_env.trainers.tree_credit`."""
 
     sibling_weight: float = Field(default=0.5, ge=0, le=1)
@@ -58,8 +61,21 @@ class Credit(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=Tr
 
     train_roles: tuple[str, ...] | None = None
     """Only turns of these roles enter the loss, e.g. ``("solver",)``; None: all."""
-    advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised"
-    """An estimator of `mars_env.trainers.advantages`. MarsRL and MARS2: group_normalised."""
+    credit: str = "marsrl"
+    """How a team is credited: ``"marsrl"``, ``"mars2"``, ``"team"``, ``"c3"``, ``"ccpo"``, ``"dr-mas"``,
+    ``"at-grpo"`` (`mars_env.trainers.credit_rules`), or your function of groups as ``"module:function"``."""
+    labels: Literal["reference", "majority"] = "reference"
+    """``"majority"`` rewards agreement with the most frequent answer, without reading references; see
+    `mars_env.trainers.credit_rules.majority_labels`."""
+    imitate: Literal["reference"] | None = None
+    """``"reference"``: Verifiers learn to write what they would write if they were shown the reference, which
+    they never read in play; see `mars_env.trainers.credit_rules.informed_rewards`."""
+    balance: bool = False
+    """Trains Verifiers on as many right solutions as wrong ones; see
+    `mars_env.trainers.credit_rules.balanced_verdicts`."""
+    advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] | None = None
+    """An estimator of `mars_env.trainers.advantages`. None: that of the credit rule's paper, which is
+    group_normalised for MarsRL and MARS2."""
     uniform_groups: Literal["count", "drop"] = "count"
     """Groups whose known rewards are all equal: ``"count"``: their turns are in the loss with the advantage
     0, so they count in its denominators and get the KL term, as in the formulas of GRPO, MarsRL and MARS2.
@@ -74,14 +90,22 @@ class Credit(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=Tr
     """Adds a penalty to the rewards of turns close to their limit; None turns it off."""
     call_cost: float = Field(default=0.0, ge=0)
     """What each call of a tool takes off its turn's reward, before advantages are computed."""
-    tis_cap: float | None = Field(default=None, gt=0)
-    """Cap of the importance weight between trainer and rollout engine; None turns it off. MARS2: 2."""
+    tis_cap: float = Field(default=2.0, gt=0)
+    """Cap of each token's importance weight: its probability before the update over that with which it was
+    sampled, which differ where samples are stale, or of another engine or precision. MARS2: 2."""
     tis_veto: float | None = Field(default=1e-4, ge=0)
-    """If a token's ratio is below this, its completion gets weight 0 (needs `tis_cap`). MARS2: 1e-4."""
+    """If a token's weight is below this, its completion gets the weight 0. MARS2: 1e-4."""
     dmmpt_threshold: float | None = Field(default=None, gt=0, le=1)
     """Tokens of positive advantage that are at least this probable are left out of the policy loss; None
     turns it off. MarsRL's threshold is not public; our reading: `mars_env.trainers.losses.mastered`.
     """
+
+    @property
+    def whole_trees(self) -> bool:
+        """Whether the credit of a turn depends on other turns of its tree: updates need whole trees."""
+        by_tree = self.tree_credit is not None or self.balance or self.labels == "majority"
+        by_tree |= self.imitate is not None
+        return by_tree or credit_rule(self.credit).whole_trees
 
     def trains(self, role: str) -> bool:
         """Whether turns of this role enter the loss."""
@@ -115,19 +139,19 @@ class TrainConfig(Credit, frozen=True):
     """Passes over each batch of turns."""
     minibatches: int = Field(default=1, ge=1)
     """Updates in one epoch, of random parts of the batch. 1 x 1 is exactly on-policy: all ratios are 1."""
-    token_budget: int = Field(default=32_768, ge=1)
+    token_budget: Annotated[int, MAY_CHANGE] = Field(default=32_768, ge=1)
     """Most tokens in one forward pass; gradients are accumulated over these micro-batches, so it affects only
     memory and speed. Padding counts; tokens that rows share count once."""
-    shared_prefixes: bool = True
+    shared_prefixes: Annotated[bool, MAY_CHANGE] = True
     """Tokens with which rows begin alike are computed once: the prompt of a group, a solution that several
     Verifiers read, the calls of a turn with tools. Losses and gradients are the same up to rounding, 1e-5 in
     float32. False pads rows side by side, as recorded studies did."""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: Annotated[bool, MAY_CHANGE] = False
     """Layers are computed again in the backward pass instead of kept: a third more work, far less memory."""
-    offload: bool = False
+    offload: Annotated[bool, MAY_CHANGE] = False
     """Float32 copies of the weights, their gradients and AdamW's moments are in the host's memory, 16 bytes a
     parameter; the device keeps the weights alone, 2 bytes if they are bfloat16."""
-    most_logits: int = Field(default=2**26, ge=1)
+    most_logits: Annotated[int, MAY_CHANGE] = Field(default=2**26, ge=1)
     """Most logits (sampled tokens x vocabulary) in memory at once, of 4 bytes, several times over. More are
     computed in chunks, and again in the backward pass."""
     autocast: bool = False
@@ -147,25 +171,14 @@ class TrainConfig(Credit, frozen=True):
     ``ratio="sequence"``."""
     normaliser: int | None = Field(default=None, ge=1)
     """The constant of "sequence-sum", in tokens: the limit of one completion."""
-    old_logprobs: Literal["trainer", "rollout"] | None = None
-    """Whose log-probabilities are the ratio's denominator: the trainer's, computed before the first update
-    (free if a step has one update), or those that the rollout recorded. None: see `denominator`."""
-    correct_engine: bool = True
-    """Where another engine or precision sampled than trains, `tis_cap` is 2 unless something corrects it
-    already; see `corrected`."""
     kl_coefficient: float = Field(default=0.0, ge=0)
-    """Weight of the k3 term to `Policy.reference`; with 0 no reference is needed. MarsRL has the term but
+    """Weight of the KL term to `Policy.reference`; with 0 no reference is needed. MarsRL has the term but
     gives no number; MARS2: 1e-3."""
-    kl_unbiased: bool = False
-    """Weights the k3 term with the token's importance ratio, gradient included: unbiased where samples are
-    stale (DeepSeek-V3.2, arXiv 2512.02556, section 3.1)."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainConfig":
         if (self.aggregation == "sequence-sum") != (self.normaliser is not None):
             raise ValueError('aggregation="sequence-sum" and normaliser go together: give both or neither')
-        if self.tis_cap is not None and self.old_logprobs == "rollout":
-            raise ValueError('with old_logprobs="rollout" the ratio corrects: leave tis_cap out')
         if self.dmmpt_threshold is not None and self.ratio == "sequence":
             raise ValueError('dmmpt_threshold is for single tokens: set ratio="token"')
         if not all(0 <= beta < 1 for beta in self.betas):
@@ -186,36 +199,9 @@ class TrainConfig(Credit, frozen=True):
         """The aggregation."""
         return self.aggregation or ("sequence-mean" if self.ratio == "sequence" else "token-mean")
 
-    def denominator(self, max_staleness: int) -> Literal["trainer", "rollout"]:
-        """Whose log-probabilities are the ratio's denominator, for samples at most this many versions old.
-
-        Stale samples need the ratio to the policy that sampled them, unless `tis_cap` weights them already.
-
-        Example:
-            >>> TrainConfig().denominator(0), TrainConfig().denominator(1)
-            ('trainer', 'rollout')
-            >>> TrainConfig(tis_cap=2.0).denominator(1)
-            'trainer'
-        """
-        if self.old_logprobs is not None:
-            return self.old_logprobs
-        return "rollout" if max_staleness and self.tis_cap is None else "trainer"
-
-    def corrected(self, max_staleness: int) -> "TrainConfig":
-        """These settings where the samples are of another engine or precision than the trainer's.
-
-        With ``tis_cap=2``, unless `correct_engine` is off or the ratio's denominator is the rollout's.
-
-        Example:
-            >>> TrainConfig().corrected(0).tis_cap, TrainConfig().corrected(1).tis_cap
-            (2.0, None)
-        """
-        known = self.tis_cap is not None or self.denominator(max_staleness) == "rollout"
-        return self if known or not self.correct_engine else self.model_copy(update={"tis_cap": 2.0})
-
 
 def estimator_of(config: Credit) -> Estimator:
-    """Tree-shaped credit, penalties and groups over the batch, if they are set; then the estimator.
+    """The credit rule; tree-shaped credit, penalties and groups over the batch, if set; then the estimator.
 
     The order matters: a parent's length must not affect its child's baseline.
 
@@ -226,9 +212,17 @@ def estimator_of(config: Credit) -> Estimator:
         >>> {id: advantage for (_, id), advantage in shaped([tree]).items()}
         {'0': 1.375, '1': -0.625, '0.0': -0.375, '0.1': -0.375}
     """
+    rule = credit_rule(config.credit)
 
     def estimate(groups: Sequence[Group]) -> dict[TurnKey, float]:
         credit, overlong = config.tree_credit, config.overlong
+        if config.labels == "majority":
+            groups = majority_labels(groups)
+        if config.balance:
+            groups = balanced_verdicts(groups)
+        groups = rule.groups(groups)
+        if config.imitate is not None:
+            groups = informed_rewards(groups)
         if credit is not None:
             groups = tree_shaped(groups, sibling_weight=credit.sibling_weight, strength=credit.strength)
         if overlong is not None:
@@ -237,8 +231,8 @@ def estimator_of(config: Credit) -> Estimator:
             groups = penalise_calls(groups, config.call_cost)
         if config.batch_roles:
             groups = over_batch(groups, config.batch_roles)
-        found = ESTIMATORS[config.advantage](groups)
-        return found if config.uniform_groups == "drop" else zeros_of(groups) | found
+        advantages = ESTIMATORS[config.advantage or rule.advantage](groups)
+        return advantages if config.uniform_groups == "drop" else zeros_of(groups) | advantages
 
     return estimate
 
@@ -254,10 +248,11 @@ def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) 
         >>> [has_no_gradient(TrainConfig(), _example_group([1.0, r])) for r in (1.0, 0.0)]
         [True, False]
     """
-    advantages = estimator_of(config.model_copy(update={"uniform_groups": "drop"}))([group])
+    scorable, _ = scorable_groups([group], config, frozen)
+    advantages = estimator_of(config.model_copy(update={"uniform_groups": "drop"}))(scorable)
     return not any(
         (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
         and turn.policy not in frozen
         and config.trains(turn.role)
-        for turn in group.turns
+        for turn in scorable[0].turns
     )

@@ -16,6 +16,8 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from mars_env.models.batching import lock_of
+from mars_env.models.hf_module import evaluation, validate_context
 from mars_env.trainers import losses
 from mars_env.trainers.batches import Batch, micro_batches
 from mars_env.trainers.config import TrainConfig
@@ -34,6 +36,7 @@ def sampled_logprobs(model: Any, batch: Batch, config: TrainConfig, *, shared: b
         config: Precision, and how many logits there may be at once.
         shared: Compute what rows share once; the model is within `reading_forests`.
     """
+    validate_context(model.config.get_text_config(decoder=True), batch.ids.shape[1])
     device = next(model.parameters()).device
     rows, columns = batch.mask.nonzero(as_tuple=True)
     places = batch.prompts[rows] + columns  # of the sampled tokens; the token before predicts each
@@ -66,15 +69,14 @@ def logprobs_at(
         hidden = states[read]
     most = max(1, config.most_logits // model.get_output_embeddings().weight.shape[0])
 
-    def part(*given: Tensor) -> tuple[Tensor, Tensor]:
-        own, chosen, heat = given
-        return losses.logprobs_and_entropies(logits_of(model, own), chosen, heat)
+    def scored(states: Tensor, tokens: Tensor, temperatures: Tensor) -> tuple[Tensor, Tensor]:
+        return losses.logprobs_and_entropies(logits_of(model, states), tokens, temperatures)
 
     if len(hidden) <= most:
-        return part(hidden, tokens, temperatures)
-    parts = zip(*(torch.split(each, most) for each in (hidden, tokens, temperatures)), strict=True)
-    found = [checkpoint(part, *each, use_reentrant=False, preserve_rng_state=False) for each in parts]
-    logp, entropy = (torch.cat(each) for each in zip(*found, strict=True))
+        return scored(hidden, tokens, temperatures)
+    chunks = zip(*(torch.split(each, most) for each in (hidden, tokens, temperatures)), strict=True)
+    values = [checkpoint(scored, *each, use_reentrant=False, preserve_rng_state=False) for each in chunks]
+    logp, entropy = (torch.cat(each) for each in zip(*values, strict=True))
     return logp, entropy
 
 
@@ -111,9 +113,9 @@ def _packed(batch: Batch, token_budget: int, unit: int) -> Iterator[Tensor]:
     taken: list[int] = []
     spent = 0.0
     for index, shared in zip(units, alike, strict=True):
-        own = rows[index * unit : (index + 1) * unit]
-        reads = sum(map(len, own)) / KEY_COST
-        alone = reads + len(own[0]) + sum(len(row) - common(own[0], row) for row in own[1:])
+        unit_rows = rows[index * unit : (index + 1) * unit]
+        reads = sum(map(len, unit_rows)) / KEY_COST
+        alone = reads + len(unit_rows[0]) + sum(len(row) - common(unit_rows[0], row) for row in unit_rows[1:])
         beside = alone - shared
         if taken and spent + beside > token_budget:
             yield torch.tensor(taken)
@@ -129,11 +131,18 @@ def _rows(batch: Batch, left_out: int) -> list[np.ndarray[Any, Any]]:
     return [row[: length - left_out] for row, length in zip(ids, lengths, strict=True)]
 
 
+@contextmanager
+def _exact(model: Any, *, shared: bool) -> Iterator[None]:
+    """Around passes: nothing is dropped out, and no other thread uses the weights."""
+    with lock_of(model), evaluation(model), reading_forests(model) if shared else nullcontext():
+        yield
+
+
 @torch.no_grad()
 def score(model: Any, batch: Batch, config: TrainConfig, *, shared: bool) -> Tensor:
     """Log-probabilities of a whole batch under a model, [S, T] on the CPU."""
     scores = torch.zeros(batch.rollout.shape)
-    with reading_forests(model) if shared else nullcontext():
+    with _exact(model, shared=shared):
         for rows in cut(batch, config.token_budget, shared=shared):
             logp, _ = sampled_logprobs(model, batch.rows(rows), config, shared=shared)
             scores[rows, : logp.shape[1]] = logp.cpu()
@@ -144,8 +153,8 @@ def score(model: Any, batch: Batch, config: TrainConfig, *, shared: bool) -> Ten
 def training(model: Any, *, shared: bool) -> Iterator[None]:
     """Around forward and backward passes of an update.
 
-    Layers that are to be checkpointed are computed again in the backward pass, in evaluation mode, so that
-    nothing is dropped out. An adapter stays switched on for that.
+    Layers that are to be checkpointed are computed again in the backward pass, so an adapter stays
+    switched on.
     """
     layers = [
         layer
@@ -153,7 +162,7 @@ def training(model: Any, *, shared: bool) -> Iterator[None]:
         if isinstance(layer, GradientCheckpointingLayer) and layer.gradient_checkpointing
     ]
     switched = model.switched_on() if hasattr(model, "switched_on") else nullcontext()
-    with switched, reading_forests(model) if shared else nullcontext():
+    with _exact(model, shared=shared), switched:
         for layer in layers:
             layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
         try:

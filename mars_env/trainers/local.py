@@ -7,21 +7,24 @@ Read it from top to bottom. The loop around it is in `loop`, the mathematics in 
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mars_env.errors import ConfigError, MarsError
+from mars_env.identity import identity_of, settings_identity
 from mars_env.lazy import needs
 from mars_env.seeds import derive_seed
 from mars_env.text import logger
 from mars_env.trainers.advantages import Estimator, advantage_stats, over_batch
-from mars_env.trainers.checks import refuse_other_prompts
 from mars_env.trainers.config import Preferences, TrainConfig, estimator_of
+from mars_env.trainers.credit_rules import credit_rule
 from mars_env.trainers.metrics import StepMetrics, role_metrics
 from mars_env.trainers.samples import TurnSample, given_sample, preference_pairs, turn_samples
+from mars_env.trainers.scorable import require_scorable, scorable_groups
 from mars_env.types import Completion, Group
 
 with needs("hf", "the local trainer needs torch and safetensors"):
@@ -30,48 +33,21 @@ with needs("hf", "the local trainer needs torch and safetensors"):
 
     from mars_env.trainers.batches import Batch, collate
     from mars_env.trainers.checkpoints import (
+        describe_weights,
         load_checkpoint,
         newest_checkpoint,
         save_checkpoint,
-        trained_parameters,
     )
     from mars_env.trainers.forward import cut, logits_of, plain_hidden, sampled_logprobs, score, training
     from mars_env.trainers.objective import LIKELIHOOD, REWARD, Objective, preference
-    from mars_env.trainers.optimiser import Optimiser
+    from mars_env.trainers.optimiser import Optimiser, trained_parameters
+    from mars_env.trainers.policy import Policy
     from mars_env.trainers.prefixes import can_share
 
 log = logger(__name__)
 
-
-@dataclass(slots=True, eq=False)
-class Policy:
-    """Weights that are trained, and their optimiser. Turns name it in `Turn.policy`.
-
-    Args:
-        model: A causal language model of transformers, float32 (see `TrainConfig.offload`), on the device
-            where it is trained; perhaps the module from which an `HFModel` samples.
-        tokenizer: Is saved in its checkpoints.
-        reference: A frozen model for the KL term and for preferences. A resumed run needs the same one.
-
-    Attributes:
-        version: Number of steps that have changed the weights.
-        updates: Number of optimiser updates.
-        shares: Whether tokens that rows share are computed once, see `TrainConfig.shared_prefixes`.
-        optimiser: Created by the trainer.
-    """
-
-    model: Any
-    tokenizer: Any = None
-    reference: Any = None
-    version: int = field(default=0, init=False)
-    updates: int = field(default=0, init=False)
-    shares: bool = field(default=False, init=False)
-    optimiser: Optimiser = field(init=False, repr=False)
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the weights."""
-        return next(self.model.parameters()).device
+MOST_SKIPPED = 10
+"""So many updates of a policy in a row that are not finite end the run."""
 
 
 class LocalTrainer:
@@ -82,7 +58,8 @@ class LocalTrainer:
         config: The settings.
         estimator: Replaces the advantage estimator that the settings name.
         run: What else the run depends on, as plain data. A checkpoint with other values is rejected.
-        max_staleness: How many versions old the samples may be; see `TrainConfig.denominator`.
+        on_policy: Samples are of the trained weights themselves, in the same engine and precision: importance
+            weights are 1, and not computed.
         preferences: Makes `step` train on preferences by DPO, in place of advantages.
         frozen: Names of policies that others hold: their turns count in their groups, but are not trained.
 
@@ -97,26 +74,18 @@ class LocalTrainer:
         *,
         estimator: Estimator | None = None,
         run: Mapping[str, Any] | None = None,
-        max_staleness: int = 0,
+        on_policy: bool = False,
         preferences: Preferences | None = None,
         frozen: Collection[str] = (),
     ) -> None:
         config = config or TrainConfig()
         self.run = dict(run or {})
-        self.config = config.model_copy(update={"old_logprobs": config.denominator(max_staleness)})
+        self.config, self._on_policy = config, on_policy
         self.policies = dict(policies)
         self.steps = 0
         self.estimator = estimator or estimator_of(self.config)
         self.preferences, self.frozen = preferences, frozenset(frozen)
-        self._settings = self.config.model_dump(mode="json") | {f"run.{k}": v for k, v in self.run.items()}
-        if preferences is not None:
-            self._settings["preferences"] = preferences.model_dump(mode="json")
-        if max_staleness and config.tis_cap is None and self.config.old_logprobs == "trainer":
-            log.warning(
-                'old_logprobs="trainer" without a tis_cap: samples up to %d versions old are trained '
-                'as if the newest weights had sampled them; old_logprobs="rollout" or tis_cap corrects it',
-                max_staleness,
-            )
+        self._own_estimator = estimator
         if not policies or len({id(policy.model) for policy in policies.values()}) < len(policies):
             raise ConfigError("give a policy or more, and each model once: roles share it by its name")
         for name, policy in self.policies.items():
@@ -139,24 +108,28 @@ class LocalTrainer:
         """Update all policies on the groups of one rollout: by advantages, or by preferences.
 
         Raises:
-            ConfigError: A turn to be trained has no token ids, an unknown policy ...
-            MarsError: A gradient is not finite. The weights are as they were before that update.
+            ConfigError: A turn to be trained has an unknown policy ...
+            ModelError: No turn can be scored.
+            MarsError: `MOST_SKIPPED` updates of a policy in a row were not finite. The step is done.
         """
         began = time.perf_counter()
-        known, advantages = (self.policies.keys(), self.frozen), self.estimator(groups)
+        groups, unscorable = scorable_groups(groups, self.config, self.frozen)
+        require_scorable(groups, unscorable, self.config, self.frozen)
+        policies, advantages = (self.policies.keys(), self.frozen), self.estimator(groups)
         if self.preferences is None:
             objective = REWARD
-            found = turn_samples(groups, self.config, advantages, *known)
+            samples = turn_samples(groups, self.config, advantages, *policies)
         else:
             objective = preference(self.preferences)
-            found = preference_pairs(groups, self.config, *known)
+            samples = preference_pairs(groups, self.config, *policies)
         metrics = StepMetrics(
             self.steps + 1,
             advantages=advantage_stats(over_batch(groups, self.config.batch_roles), advantages),
-            roles=role_metrics(groups, found),
+            roles=role_metrics(groups, samples),
+            unscorable=unscorable,
         )
-        samples = {name: [sample for sample in found if sample.policy == name] for name in self.policies}
-        return self._stepped(samples, objective, metrics, began)
+        by_policy = {name: [sample for sample in samples if sample.policy == name] for name in self.policies}
+        return self._stepped(by_policy, objective, metrics, began)
 
     def imitate(self, texts: Mapping[str, Sequence[Completion]]) -> StepMetrics:
         """Update policies by maximum likelihood on given completions, by policy; one step.
@@ -166,7 +139,7 @@ class LocalTrainer:
 
         Raises:
             ConfigError: An unknown policy, or a completion without token ids.
-            MarsError: A gradient is not finite. The weights are as they were before that update.
+            MarsError: As for `step`.
         """
         began = time.perf_counter()
         if unknown := texts.keys() - self.policies.keys():
@@ -185,52 +158,68 @@ class LocalTrainer:
         began: float,
     ) -> StepMetrics:
         """One step on the samples of each policy; the metrics with those of the policies."""
-        policies = {
-            name: self._update(name, samples[name], objective) if samples[name] else {}
-            for name in self.policies
-        }
+        batches = {name: self._batch(name, own, objective) for name, own in samples.items() if own}
+        policies: dict[str, dict[str, float]] = {name: {} for name in self.policies}
+        for name, batch in batches.items():  # all are made: one that cannot be ends the step before an update
+            policies[name] = self._update(name, batch, objective)
         self.steps += 1
+        for name, policy in self.policies.items():
+            if policy.skipped >= MOST_SKIPPED:
+                raise MarsError(
+                    f"policy {name!r}: {policy.skipped} updates in a row had a gradient or a log-probability "
+                    "that is not finite: lower the learning rate, or go on from an earlier checkpoint"
+                )
         return replace(metrics, seconds=time.perf_counter() - began, policies=policies)
 
-    def _update(self, name: str, samples: Sequence[TurnSample], objective: Objective) -> dict[str, float]:
-        """All updates of one policy on one batch of samples; returns its metrics."""
+    def _batch(self, name: str, samples: Sequence[TurnSample], objective: Objective) -> Batch:
+        """The samples of a policy as tensors, with what other weights than the trained ones say of them."""
         policy, config = self.policies[name], self.config
-        if config.tis_cap is not None:
-            refuse_other_prompts(samples, "truncated importance sampling (tis_cap)")
-        batch = collate(samples, vocabulary=policy.model.get_input_embeddings().num_embeddings)
-        if objective is REWARD and config.old_logprobs == "rollout":
-            batch = replace(batch, old=batch.rollout)
-        elif objective is REWARD and config.epochs * config.minibatches > 1:
+        vocabulary = policy.model.get_input_embeddings().num_embeddings
+        batch = collate(samples, vocabulary, on_policy=self._on_policy)
+        if objective is REWARD and config.epochs * config.minibatches > 1:
             batch = replace(batch, old=score(policy.model, batch, config, shared=policy.shares))
         if objective.unit > 1 or (objective is REWARD and config.kl_coefficient):
             batch = replace(batch, reference=score(policy.reference, batch, config, shared=policy.shares))
+        return batch
+
+    def _update(self, name: str, batch: Batch, objective: Objective) -> dict[str, float]:
+        """All updates of one policy on one batch; returns its metrics."""
+        policy, config = self.policies[name], self.config
         sums: list[dict[str, Tensor]] = []
         norms: list[Tensor] = []
-        units = len(batch) // objective.unit
+        units, tried = len(batch) // objective.unit, 0
         for epoch in range(config.epochs):
             seed = derive_seed(config.seed, "order", self.steps, name, epoch)
             order = np.random.default_rng(seed).permutation(units)
-            parts = np.array_split(order, min(config.minibatches, units))
-            rows = (np.sort(part)[:, None] * objective.unit + np.arange(objective.unit) for part in parts)
-            minibatches = (batch.rows(torch.from_numpy(each.ravel())) for each in rows)
-            norms += [self._descend(policy, minibatch, sums, objective) for minibatch in minibatches]
+            for part in np.array_split(order, min(config.minibatches, units)):
+                rows = np.sort(part)[:, None] * objective.unit + np.arange(objective.unit)
+                minibatch = batch.rows(torch.from_numpy(rows.ravel()))
+                micro_sums, norm = self._gradient(policy, minibatch, objective)
+                tried += 1
+                if _descend(policy, micro_sums, norm):
+                    sums += micro_sums
+                    norms.append(norm)
+        counts = {"updates": float(len(norms))}
+        if tried > len(norms):
+            log.warning("policy %r: %d updates that are not finite were left out", name, tried - len(norms))
+            counts["skipped"] = float(tried - len(norms))
+        if not norms:
+            return counts
         policy.version += 1
-        return _means(sums, norms, config.epochs, objective.over) | {
-            "learning_rate": policy.optimiser.rate(policy.updates - 1),
-            "updates": float(len(norms)),
-            "completions": float(len(batch)),
-        }
+        rate = policy.optimiser.rate(policy.updates - 1)
+        return _means(sums, norms, config.epochs, objective.over) | {"learning_rate": rate} | counts
 
-    def _descend(
-        self, policy: Policy, batch: Batch, sums: list[dict[str, Tensor]], objective: Objective
-    ) -> Tensor:
-        """One optimiser update on one minibatch; adds its sums to `sums` and returns the gradient's norm."""
+    def _gradient(
+        self, policy: Policy, batch: Batch, objective: Objective
+    ) -> tuple[list[dict[str, Tensor]], Tensor]:
+        """Compute the clipped gradient of a minibatch; its sums by micro-batch, and the norm before."""
         config, weights = self.config, objective.weights(batch, self.config)
         moving = batch.advantages.flatten() != 0
         counted = config.uniform_groups == "count" and objective is REWARD and not config.kl_coefficient
         if counted and moving.any():
             # The others have no gradient: they only count in the weights.
             batch, weights = batch.rows(moving.nonzero().flatten()), weights[moving]
+        sums: list[dict[str, Tensor]] = []
         policy.optimiser.adamw.zero_grad()
         with training(policy.model, shared=policy.shares):
             for rows in cut(batch, config.token_budget, unit=objective.unit, shared=policy.shares):
@@ -239,12 +228,7 @@ class LocalTrainer:
                 loss, metrics = objective.loss(*values, part.to(device), weights[rows].to(device), config)
                 loss.backward()  # type: ignore[no-untyped-call]
                 sums.append(metrics)
-        norm = policy.optimiser.clip()
-        if not torch.isfinite(norm):
-            raise MarsError("a gradient is not finite: lower the learning rate, or check the logprobs")
-        policy.optimiser.step(policy.updates)
-        policy.updates += 1
-        return norm
+        return sums, policy.optimiser.clip()
 
     def save(self, directory: str | Path, *, keep: int = 2) -> Path:
         """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`).
@@ -252,19 +236,45 @@ class LocalTrainer:
         Raises:
             StoreError: It cannot be written; earlier ones stay.
         """
-        return save_checkpoint(Path(directory), self.steps, self._settings, self.policies, keep)
+        return save_checkpoint(Path(directory), self.steps, self._identity, self.policies, keep)
 
     def resume(self, directory: str | Path) -> bool:
-        """Load the newest complete checkpoint of a directory; False if there is none ahead of this trainer.
+        """Load the newest checkpoint of a directory; False if there is none ahead of this trainer.
 
         Raises:
-            StoreError: It was made with other settings or policies.
+            StoreError: It is damaged, or was made with other policies or other settings that must match.
         """
         path = newest_checkpoint(Path(directory))
         if path is None or int(path.name.removeprefix("step-")) <= self.steps:
             return False
-        self.steps = load_checkpoint(path, self._settings, self.policies)
+        self.steps = load_checkpoint(path, self._identity, self.policies)
         return True
+
+    @cached_property
+    def _identity(self) -> dict[str, dict[str, Any]]:
+        """What must match where a run continues from a checkpoint, and what may change."""
+        settings = settings_identity(self.config)
+        credit = credit_rule(self.config.credit).groups
+        parts = {"credit": credit, "preferences": self.preferences, "estimator": self._own_estimator}
+        must_match = {
+            **settings["must_match"],
+            **describe_weights(self.policies),
+            **{name: identity_of(part) for name, part in parts.items() if part is not None},
+            "run": self.run,
+        }
+        return {**settings, "must_match": must_match}
+
+
+def _descend(policy: Policy, sums: Sequence[Mapping[str, Tensor]], norm: Tensor) -> bool:
+    """One optimiser update, if gradient and log-probabilities are finite; whether they are."""
+    values = torch.stack([value.float() for row in sums for value in row.values()])
+    if not (norm.isfinite() and values.isfinite().all()):
+        policy.skipped += 1
+        return False
+    policy.optimiser.step(policy.updates)
+    policy.updates += 1
+    policy.skipped = 0
+    return True
 
 
 def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
@@ -296,7 +306,7 @@ def _means(
     total = dict(zip(names, table.sum(0).tolist(), strict=True))
     number = total[over]
     counts: dict[str, float] = {
-        name: total.pop(name) / epochs for name in ("tokens", "pairs") if name in total
+        name: total.pop(name) / epochs for name in ("tokens", "completions", "pairs") if name in total
     }
     loss, same = total.pop("loss"), total.pop("same_prompt", number)
     means = {name: value / number for name, value in total.items()}

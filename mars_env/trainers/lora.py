@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field
-
+from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, MarsError, StoreError, explained
 from mars_env.lazy import needs
-from mars_env.models.batching import engine_lock
+from mars_env.models.batching import lock_of
 from mars_env.seeds import derive_seed
 
 with needs("hf,lora", "LoRA adapters need torch and peft"):
@@ -27,21 +26,6 @@ with needs("hf,lora", "LoRA adapters need torch and peft"):
 
 WEIGHTS = "adapter_model.safetensors"
 """Name of the weights' file, as peft and vLLM expect it."""
-
-
-class LoRASettings(BaseModel, frozen=True, extra="forbid"):
-    """Size and targets of adapters (arXiv 2106.09685), at the usual values.
-
-    No dropout: it would make the first importance ratio differ from 1.
-    """
-
-    rank: int = Field(default=16, ge=1)
-    """Rank of the update of each weight matrix."""
-    alpha: int = Field(default=32, ge=1)
-    """The update is scaled by alpha / rank."""
-    targets: tuple[str, ...] | None = None
-    """Last parts of names of linear layers, e.g. ``("q_proj", "v_proj")``; None: all but the output layer. A
-    mixture's experts that are one parameter, and its router, are not among them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +41,7 @@ class _Shared:
 class Adapter:
     """One adapter on a base model that others share; it replaces a model in `Policy` and in `HFModel`.
 
-    Each forward pass holds the lock of this process's engines and first activates the adapter. `parameters`
+    Each forward pass holds the base's lock and first activates the adapter. `parameters`
     and `state_dict` are those of the adapter alone; all other attributes are those of the base.
     `add_adapters` makes them; `name` is None for the base alone.
     """
@@ -73,6 +57,11 @@ class Adapter:
         if name.startswith("_"):  # copy and pickle ask for such names before __init__ has run
             raise AttributeError(name)
         return getattr(self._shared.base, name)
+
+    @property
+    def shared_base(self) -> Any:
+        """The module that all adapters of this base run."""
+        return self._shared.base
 
     @property
     def base(self) -> "Adapter":
@@ -97,9 +86,9 @@ class Adapter:
         if self.name is None:
             yield from self._shared.base.named_parameters()
             return
-        own = re.compile(rf"\.(lora_[AB])\.{re.escape(self.name)}\.weight")
+        pattern = re.compile(rf"\.(lora_[AB])\.{re.escape(self.name)}\.weight")
         for name, parameter in self._shared.peft.named_parameters():
-            match = own.search(name)
+            match = pattern.search(name)
             if match and match.end() == len(name):
                 yield f"{name[: match.start()]}.{match[1]}.weight", parameter
 
@@ -117,12 +106,12 @@ class Adapter:
         Raises:
             ConfigError: The weights belong to another base, rank or set of layers.
         """
-        own = dict(self.named_parameters())
-        if own.keys() != state.keys() or any(own[name].shape != value.shape for name, value in state.items()):
-            raise ConfigError(f"weights of another base, rank or targets than the adapter {self.name!r}")
+        parameters = dict(self.named_parameters())
+        if {n: p.shape for n, p in parameters.items()} != {n: value.shape for n, value in state.items()}:
+            raise ConfigError(f"weights of another base or rank than the adapter {self.name!r}")
         with torch.no_grad():
             for name, value in state.items():
-                own[name].copy_(value)
+                parameters[name].copy_(value)
 
     def save_pretrained(self, directory: str | Path) -> None:
         """Write the adapter as peft does: load it with peft, transformers or vLLM, over the same base."""
@@ -130,8 +119,8 @@ class Adapter:
         directory.mkdir(parents=True, exist_ok=True)
         config = self._shared.peft.peft_config[self.name]
         base = self._shared.base.name_or_path  # peft notes it with the first adapter alone
-        known = base and Path(base).exists()  # a relative path would mean another folder elsewhere
-        config.base_model_name_or_path = str(Path(base).absolute()) if known else base
+        is_path = base and Path(base).exists()  # a relative path would mean another folder elsewhere
+        config.base_model_name_or_path = str(Path(base).absolute()) if is_path else base
         config.save_pretrained(str(directory))
         tensors = {name: value.cpu().contiguous() for name, value in self.state_dict().items()}
         safetensors.torch.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
@@ -155,7 +144,7 @@ class Adapter:
     @contextmanager
     def switched_on(self) -> Iterator[None]:
         """No other adapter is used in here: for a backward pass that computes layers again."""
-        with engine_lock:
+        with lock_of(self):
             self._switch_on()
             yield
 
@@ -177,32 +166,30 @@ def linear_layers(model: Any) -> dict[str, torch.nn.Linear]:
     return {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and m is not output}
 
 
-def add_adapters(
-    model: Any, names: Sequence[str], settings: LoRASettings | None = None, *, seed: int = 0
-) -> dict[str, Adapter]:
+def add_adapters(model: Any, names: Sequence[str], rank: int = 16, *, seed: int = 0) -> dict[str, Adapter]:
     """Put LoRA adapters on a model, which is frozen and shared. At first each computes what the base does.
+
+    All linear layers but the output layer have one (arXiv 2106.09685), scaled by 2. A mixture's experts that
+    are one parameter, and its router, have none. There is no dropout, because it would make the first
+    importance ratio differ from 1.
 
     Args:
         model: A causal language model of transformers, in any floating type. Its layers are changed in
             place, so use it through the adapters from then on.
         names: One for each policy, e.g. the roles.
-        settings: Size and targets.
+        rank: Of the update of each weight matrix.
         seed: Seed of the initial values, together with the adapter's name.
 
     Raises:
-        ConfigError: A name is not allowed or given twice, the targets are not linear layers of the model, or
-            the model has adapters already.
+        ConfigError: A name is not allowed or given twice, the model has no linear layer, or it has adapters
+            already.
         MissingExtra: peft is not installed.
     """
     with needs("lora", "LoRA adapters need peft"):
         from peft import LoraConfig, get_peft_model
         from peft.tuners.lora import LoraLayer
-    settings = settings or LoRASettings()
-    if not names or len(set(names)) < len(names):
-        raise ConfigError("give each adapter a name, and each name once")
-    for name in names:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-            raise ConfigError(f"adapter {name!r}: a name may hold letters, digits, _ and -")
+    require_integer(rank, "rank")
+    _validate_names(names)
     if any(isinstance(module, LoraLayer) for module in model.modules()):
         raise ConfigError("this model has adapters already: name all of them in one call")
     if not (linear := linear_layers(model)):
@@ -210,9 +197,9 @@ def add_adapters(
 
     def config() -> LoraConfig:
         return LoraConfig(
-            r=settings.rank,
-            lora_alpha=settings.alpha,
-            target_modules=list(settings.targets or linear),
+            r=rank,
+            lora_alpha=2 * rank,
+            target_modules=list(linear),
             lora_dropout=0.0,
             bias="none",
             task_type="CAUSAL_LM",
@@ -228,12 +215,17 @@ def add_adapters(
                 else:
                     peft.add_adapter(name, config())
     layers = tuple(module for module in model.modules() if isinstance(module, LoraLayer))
-    bases = [layer.get_base_layer() for layer in layers]
-    if odd := {type(base).__name__ for base in bases if not isinstance(base, torch.nn.Linear)}:
-        raise ConfigError(f"LoRASettings.targets must be linear layers, not {', '.join(sorted(odd))}")
     shared = _Shared(model, peft, layers)
     adapters = {name: Adapter(shared, name) for name in names}
     for adapter in adapters.values():
         for parameter in adapter.parameters():
             parameter.requires_grad_(True)  # peft sets it for the first adapter only
     return adapters
+
+
+def _validate_names(names: Sequence[str]) -> None:
+    if not names or len(set(names)) < len(names):
+        raise ConfigError("give each adapter a name, and each name once")
+    for name in names:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+            raise ConfigError(f"adapter {name!r}: a name may hold letters, digits, _ and -")

@@ -6,9 +6,9 @@ ignored, but must be finite. All logarithms are natural. `mars_env.trainers.loca
 
     ratio = token_ratio(logp, logp_old)                      # or sequence_ratio (GSPO)
     loss = clipped_loss(ratio, advantages)                   # GRPO, PPO
-    loss = loss * truncated_weights(logp_old, logp_rollout, mask)     # optional
+    loss = loss * truncated_weights(logp_old, logp_rollout, mask)
     loss = loss * ~mastered(logp_old, advantages, threshold)          # optional
-    loss = loss + coefficient * kl_k3(logp, logp_reference)           # optional
+    loss = loss + coefficient * truncated_weights(logp, logp_rollout, mask) * kl_k2(logp, logp_reference)
     aggregate(loss, mask, "token-mean").backward()
 """
 
@@ -43,8 +43,8 @@ def logprobs_and_entropies(logits: Tensor, tokens: Tensor, temperatures: Tensor)
         [N] each, float32; entropies without gradient.
     """
     logp = torch.log_softmax(logits.float() / temperatures.unsqueeze(-1), dim=-1)
-    known = logp.detach()
-    return logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1), -(known.exp() * known).sum(-1)
+    values = logp.detach()
+    return logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1), -(values.exp() * values).sum(-1)
 
 
 def token_ratio(logp: Tensor, logp_old: Tensor) -> Tensor:
@@ -112,17 +112,22 @@ def is_clipped(
     return torch.where(advantages > 0, ratio > 1 + clip_high, negative)
 
 
-def kl_k3(logp: Tensor, logp_reference: Tensor) -> Tensor:
-    """Schulman's k3 estimate of KL(policy || reference), token by token: [S, T], never negative.
+def kl_k2(logp: Tensor, logp_reference: Tensor) -> Tensor:
+    """Schulman's k2 estimate of KL(policy || reference), token by token: [S, T], never negative.
 
-    ``exp(d) - d - 1`` with ``d = logp_reference - logp``, at most `MOST_LOG_RATIO`; both at the sampling
-    temperature. Times `token_ratio` it is unbiased where an older policy sampled (DeepSeek-V3.2, arXiv
-    2512.02556, section 3.1).
+    ``d ** 2 / 2`` with ``d = logp - logp_reference``, both at the sampling temperature; linear in d beyond
+    `MOST_LOG_RATIO`, so that it stays finite. Over samples of the policy its mean gradient is that of the
+    divergence; that of k3, GRPO's estimate, is not. Times a weight ``p / p_rollout`` without gradient this
+    holds for samples of an older policy, too, and equals the gradient of k3 times that weight (DeepSeek-V3.2,
+    arXiv 2512.02556, section 3.1).
 
-    Source: Schulman, "Approximating KL divergence" (2020); GRPO (arXiv 2402.03300, equation 4).
+    Source: Schulman, "Approximating KL divergence" (2020).
+
+    Example:
+        >>> kl_k2(torch.tensor([[-1.0]]), torch.tensor([[-3.0]]))
+        tensor([[2.]])
     """
-    gap = _bounded(logp_reference - logp)
-    return gap.exp() - gap - 1
+    return torch.nn.functional.huber_loss(logp, logp_reference, reduction="none", delta=MOST_LOG_RATIO)
 
 
 def _bounded(log_ratio: Tensor) -> Tensor:
@@ -132,14 +137,14 @@ def _bounded(log_ratio: Tensor) -> Tensor:
 def truncated_weights(
     logp_old: Tensor, logp_rollout: Tensor, mask: Tensor, cap: float = 2.0, veto: float | None = 1e-4
 ) -> Tensor:
-    """Truncated importance sampling, for a rollout engine that computes differently from the trainer.
+    """Truncated importance sampling, for samples of older weights, or of another engine or precision.
 
-    ``min(exp(logp_old - logp_rollout), cap)``: both are for the same weights, as computed by the trainer and
-    by the rollout engine. If a token's ratio is below `veto`, its whole completion gets weight 0: the engine
-    did not sample it from this policy. It still counts in the denominators.
+    ``min(exp(logp_old - logp_rollout), cap)``: the trainer's log-probabilities before the update, and those
+    with which the tokens were sampled. If a token's ratio is below `veto`, its whole completion gets weight
+    0, because this policy would not have sampled it. It still counts in the denominators.
 
-    Source: truncated importance sampling as in MARS2 (arXiv 2602.07848: cap 2, veto 1e-4). That the veto
-    applies to the whole completion is our reading.
+    Source: MARS2 (arXiv 2602.07848: cap 2, veto 1e-4); as the decoupled form of PPO for stale samples: AReaL
+    (arXiv 2505.24298). That the veto applies to the whole completion is our reading.
 
     Returns:
         [S, T], without gradient.
@@ -151,7 +156,7 @@ def truncated_weights(
         tensor([[2.0000, 0.5000],
                 [0.0000, 0.0000]])
     """
-    weights = ((logp_old - logp_rollout).detach() * mask).exp()
+    weights = _bounded((logp_old - logp_rollout).detach() * mask).exp()
     if veto is None:
         return weights.clamp(max=cap)
     vetoed = (weights < veto).any(-1, keepdim=True)
@@ -180,11 +185,6 @@ def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
         tensor([[ True, False]])
     """
     return (logp_old.exp() >= threshold) & (advantages > 0)
-
-
-def likelihood_loss(logp: Tensor) -> Tensor:
-    """The loss of maximum likelihood, token by token: ``-logp``, [S, T]."""
-    return -logp
 
 
 def sequence_logprobs(logp: Tensor, mask: Tensor) -> Tensor:

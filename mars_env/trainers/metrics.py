@@ -28,7 +28,10 @@ class StepMetrics:
             ``tokens``, and means over trained tokens: ``ratio``, ``clipped``, ``entropy``, ``rollout_gap``
             (absolute difference of the rollout's and the trainer's log-probabilities), and what the settings
             switch
-            on: ``kl``, ``importance`` and ``vetoed``, ``mastered``. Empty if nothing was trained.
+            on: ``kl``, ``importance`` and ``vetoed``, ``mastered``. Empty if nothing was trained. Where a
+            gradient or a log-probability was not finite, ``skipped``: updates that were left out.
+        unscorable: Turns that left their groups because they cannot be scored, by reason
+            (`mars_env.trainers.scorable`). They are also among the unknown of `advantages`.
     """
 
     step: int
@@ -36,6 +39,7 @@ class StepMetrics:
     advantages: AdvantageStats = field(default_factory=AdvantageStats)
     roles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     policies: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    unscorable: Mapping[str, int] = field(default_factory=dict)
 
     def flat(self) -> dict[str, float]:
         """All metrics by name, as loggers take them.
@@ -46,6 +50,7 @@ class StepMetrics:
         """
         values: dict[str, float] = {"seconds/update": self.seconds}
         values |= {f"advantages/{name}": float(count) for name, count in asdict(self.advantages).items()}
+        values |= {f"unscorable/{reason}": float(count) for reason, count in self.unscorable.items()}
         for kind, tables in (("role", self.roles), ("policy", self.policies)):
             values |= {f"{kind}/{of}/{name}": v for of, table in tables.items() for name, v in table.items()}
         return values
@@ -68,19 +73,19 @@ def role_metrics(groups: Sequence[Group], samples: Sequence[TurnSample]) -> dict
         for turn in group.turns:
             turns[turn.role].append(turn)
     table: dict[str, dict[str, float]] = {}
-    for role, own in sorted(turns.items()):
-        tokens = [c.sampled_tokens for turn in own for c in turn.action.completions]
-        rewards = [turn.reward for turn in own if turn.reward is not None]
+    for role, members in sorted(turns.items()):
+        tokens = [c.sampled_tokens for turn in members for c in turn.action.completions]
+        rewards = [turn.reward for turn in members if turn.reward is not None]
         table[role] = {
-            "turns": float(len(own)),
-            "trained": float(sum(turn_key(turn) in trained for turn in own)),
-            "truncated": sum(t.action.truncated and not t.action.interrupted for t in own) / len(own),
-            "tokens": sum(tokens) / len(own),
+            "turns": float(len(members)),
+            "trained": float(sum(turn_key(turn) in trained for turn in members)),
+            "truncated": sum(t.action.truncated and not t.action.interrupted for t in members) / len(members),
+            "tokens": sum(tokens) / len(members),
         }
-        if interrupted := sum(bool(turn.action.interrupted) for turn in own):
+        if interrupted := sum(bool(turn.action.interrupted) for turn in members):
             table[role]["interrupted"] = float(interrupted)
-            table[role] |= {name: float(n) for name, n in _without_room(own).items() if n}
-        if failed := sum(REWARD_FAULT in turn.info for turn in own):
+            table[role] |= {name: float(n) for name, n in _without_room(members).items() if n}
+        if failed := sum(REWARD_FAULT in turn.info for turn in members):
             table[role]["reward_faults"] = float(failed)
         if rewards:
             table[role]["reward"] = sum(rewards) / len(rewards)
@@ -90,8 +95,8 @@ def role_metrics(groups: Sequence[Group], samples: Sequence[TurnSample]) -> dict
 def _without_room(turns: Sequence[Turn]) -> dict[str, int]:
     """Turns that the context cut off: before the first token, or later."""
     full = [
-        any(not completion.completion_tokens and not completion.token_ids for completion in ended)
+        any(not completion.completion_tokens and not completion.token_ids for completion in cut)
         for turn in turns
-        if (ended := [c for c in turn.action.completions if c.finish_reason == "context"])
+        if (cut := [c for c in turn.action.completions if c.finish_reason == "context"])
     ]
     return {"overlong_prompts": sum(full), "little_room": len(full) - sum(full)}

@@ -51,48 +51,54 @@ def _reward_loss(
     else:
         ratio = losses.token_ratio(logp, old)
     clip = (*config.clip, config.dual_clip or math.inf)
-    factors, weighted = token_weights(old, batch.rollout, mask, advantages, config)
+    sampled = torch.where(batch.weighted, batch.rollout, old)
+    factors, parts = token_weights(old, sampled, mask, advantages, config)
     per_token = losses.clipped_loss(ratio, advantages, *clip) * factors
-    gap = (old - batch.rollout).abs() if config.old_logprobs == "trainer" else (logp - old).abs()
+    gap = (old - batch.rollout).abs()
     metrics = {
         "ratio": ratio,
         "clipped": losses.is_clipped(ratio, advantages, *clip),
         "entropy": entropy,
         "rollout_gap": gap * batch.same_prompt,  # between engine and trainer, not between two prompts
         "same_prompt": batch.same_prompt.expand_as(ratio),
-        **weighted,
+        **parts,
     }
     if batch.reference is not None:
-        kl = losses.kl_k3(logp, batch.reference)
-        if config.kl_unbiased:
-            kl = kl * losses.token_ratio(logp, old)
+        kl = weighted_kl(logp, batch.reference, sampled, mask, config)
         per_token = per_token + config.kl_coefficient * kl
         metrics["kl"] = kl
     return _weighted(per_token, metrics, mask, weights)
 
 
 def token_weights(
-    old: Tensor, rollout: Tensor, mask: Tensor, advantages: Tensor, credit: Credit
+    old: Tensor, sampled: Tensor, mask: Tensor, advantages: Tensor, credit: Credit
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The factor of each token's policy loss, [S, T], without gradient; and what it is made of, for metrics.
 
-    None is below 0, so they may as well be factors of the advantages.
+    `sampled` are the log-probabilities with which tokens were sampled. No factor is below 0, so they may as
+    well be factors of the advantages.
     """
-    weights, parts = torch.ones_like(rollout), dict[str, Tensor]()
-    if credit.tis_cap is not None:
-        weights = losses.truncated_weights(old, rollout, mask, credit.tis_cap, credit.tis_veto)
-        parts = {"importance": weights, "vetoed": weights == 0}
+    weights = losses.truncated_weights(old, sampled, mask, credit.tis_cap, credit.tis_veto)
+    parts = {"importance": weights, "vetoed": weights == 0}
     if credit.dmmpt_threshold is not None:
         parts["mastered"] = losses.mastered(old, advantages, credit.dmmpt_threshold)
         weights = weights * ~parts["mastered"]
     return weights, parts
 
 
+def weighted_kl(logp: Tensor, reference: Tensor, sampled: Tensor, mask: Tensor, credit: Credit) -> Tensor:
+    """The KL term of each token, [S, T]: its gradient is that of the KL divergence, up to cap and veto.
+
+    Each token has the importance weight of the present policy, as the samples are not of this policy.
+    """
+    weights = losses.truncated_weights(logp, sampled, mask, credit.tis_cap, credit.tis_veto)
+    return weights * losses.kl_k2(logp, reference)
+
+
 def _likelihood_loss(
     logp: Tensor, entropy: Tensor, batch: Batch, weights: Tensor, config: TrainConfig
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    nll = losses.likelihood_loss(logp)
-    return _weighted(nll, {"nll": nll, "entropy": entropy}, batch.mask, weights)
+    return _weighted(-logp, {"nll": -logp, "entropy": entropy}, batch.mask, weights)
 
 
 def _weighted(
@@ -100,7 +106,8 @@ def _weighted(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     loss = (per_token * mask * weights.unsqueeze(-1)).sum()
     totals = {name: (value.detach() * mask).sum() for name, value in metrics.items()}
-    return loss, totals | {"loss": loss.detach(), "tokens": mask.sum()}
+    rows = torch.tensor(len(mask), device=mask.device)
+    return loss, totals | {"loss": loss.detach(), "tokens": mask.sum(), "completions": rows}
 
 
 def _preference_loss(
@@ -108,15 +115,16 @@ def _preference_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Rows are chosen and rejected completions by turns."""
     assert batch.reference is not None
-    own = losses.sequence_logprobs(logp, batch.mask)
-    known = losses.sequence_logprobs(batch.reference, batch.mask)
-    margin = losses.preference_margin(own[0::2], own[1::2], known[0::2], known[1::2])
+    policy = losses.sequence_logprobs(logp, batch.mask)
+    reference = losses.sequence_logprobs(batch.reference, batch.mask)
+    margin = losses.preference_margin(policy[0::2], policy[1::2], reference[0::2], reference[1::2])
     loss = (losses.dpo_loss(margin, beta) * weights[0::2]).sum()
-    totals = {"margin": margin, "preferred": margin > 0, "chosen": own[0::2], "rejected": own[1::2]}
+    totals = {"margin": margin, "preferred": margin > 0, "chosen": policy[0::2], "rejected": policy[1::2]}
     sums = {name: value.detach().float().sum() for name, value in totals.items()}
     return loss, sums | {
         "loss": loss.detach(),
         "tokens": batch.mask.sum(),
+        "completions": torch.tensor(len(batch), device=margin.device),
         "pairs": torch.tensor(len(margin), device=margin.device),
     }
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mars_env.trainers.checkpoints import trained_parameters
 from mars_env.trainers.config import TrainConfig
 
 
@@ -24,9 +23,12 @@ class Optimiser:
         self._config = config
         self._copied: tuple[tuple[torch.nn.Parameter, torch.nn.Parameter], ...] = ()
         if config.offload:
-            own = self.weights
-            self.weights = {n: torch.nn.Parameter(p.detach().float().cpu().clone()) for n, p in own.items()}
-            self._copied = tuple(zip(own.values(), self.weights.values(), strict=True))
+            on_device = self.weights
+            self.weights = {
+                name: torch.nn.Parameter(parameter.detach().float().cpu().clone())
+                for name, parameter in on_device.items()
+            }
+            self._copied = tuple(zip(on_device.values(), self.weights.values(), strict=True))
             for parameter, copy in self._copied:
                 parameter.register_post_accumulate_grad_hook(partial(_moved, copy))  # type: ignore[no-untyped-call]
         parameters = [*self.weights.values()]
@@ -53,8 +55,12 @@ class Optimiser:
         return self._config.learning_rate * min(1.0, (updates + 1) / max(1, self._config.warmup_updates))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Its state as named tensors: ``"exp_avg.model.norm.weight"`` and so on."""
-        copies = {f"weight.{name}": copy for name, copy in self.weights.items() if self._copied}
+        """Its state as named tensors: ``"exp_avg.model.norm.weight"`` and so on.
+
+        Copies of float32 weights are left out, since the model has the same values.
+        """
+        pairs = zip(self.weights, self._copied, strict=False)
+        copies = {f"weight.{name}": copy for name, (own, copy) in pairs if own.dtype != copy.dtype}
         moments = {
             f"{kind}.{name}": tensor
             for name, parameter in self.weights.items()
@@ -63,12 +69,11 @@ class Optimiser:
         return {name: tensor.detach().cpu().contiguous() for name, tensor in {**copies, **moments}.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take the state of `tensors`."""
-        if self._copied:
-            with torch.no_grad():
-                for name, copy in self.weights.items():
-                    copy.copy_(tensors[f"weight.{name}"])
-            self.write_back()
+        """Take the state of `tensors`, of a run with or without `offload`, once the model has its weights."""
+        with torch.no_grad():
+            for name, (own, copy) in zip(self.weights, self._copied, strict=False):
+                copy.copy_(tensors.get(f"weight.{name}", own))
+        self.write_back()
         names = {parameter: name for name, parameter in self.weights.items()}
         order = [parameter for group in self.adamw.param_groups for parameter in group["params"]]
         kinds = ("step", "exp_avg", "exp_avg_sq")
@@ -91,6 +96,11 @@ def _moved(copy: torch.nn.Parameter, parameter: Tensor) -> None:
     """Add a gradient to that of a copy on the host, and free it."""
     gradient = parameter.grad
     assert gradient is not None
-    own = gradient.detach().to(copy.device, torch.float32)
-    copy.grad = own.clone() if copy.grad is None else copy.grad.add_(own)
+    moved = gradient.detach().to(copy.device, torch.float32)
+    copy.grad = moved.clone() if copy.grad is None else copy.grad.add_(moved)
     parameter.grad = None
+
+
+def trained_parameters(model: Any) -> dict[str, torch.nn.Parameter]:
+    """The parameters that require gradients, by name; tied ones once."""
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}

@@ -1,17 +1,28 @@
-"""What a training run depends on, as data: `RunSettings`, and the recipes `MARSRL` and `MARS2`. No torch."""
+"""A training run as data: `RunSettings`, and the recipes `MARSRL` and `MARS2`. No torch in here."""
 
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from dataclasses import asdict, is_dataclass
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PositiveInt, ValidationError, model_validator
 
+from mars_env.distributed.settings import RaySamplers
 from mars_env.envs import EnvSpec, GroupedSettings
-from mars_env.envs.registry import rules_spec
+from mars_env.envs.registry import find_game
 from mars_env.errors import ConfigError
+from mars_env.identity import MAY_CHANGE
 from mars_env.lazy import import_object
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.text import validation_message
 from mars_env.trainers.config import Credit, Overlong, TrainConfig
+from mars_env.trainers.tables import (
+    EngineSettings,
+    EnvironmentSettings,
+    EvaluationSettings,
+    LoggingSettings,
+    TeamSettings,
+    setting_rows,
+)
 from mars_env.types import Sampling
 
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -22,45 +33,70 @@ def require_order(pipeline: PipelineSettings, credit: Credit) -> None:
     if pipeline.groups_per_update is not None:
         if not pipeline.staleness:
             raise ValueError("groups_per_update is for rollouts that overlap: set staleness to 1 or more")
-        if credit.tree_credit is not None:
-            raise ValueError("groups_per_update may train a parent before: leave it or tree_credit out")
+        if credit.whole_trees:
+            raise ValueError("groups_per_update splits trees, which the credit needs whole: leave it out")
+    if pipeline.refill > 1 and credit.whole_trees:
+        raise ValueError("refill judges groups one by one, but the credit needs whole trees: leave it out")
     if pipeline.refill > 1 and credit.uniform_groups == "count":
         raise ValueError('refill replaces groups of equal rewards: set uniform_groups to "drop"')
 
 
-class RunSettings(BaseModel, frozen=True, extra="forbid"):
-    """Everything that a run depends on, apart from environment, team and weights.
+def _own_grower(value: Any) -> Any:
+    """None for "own", as a file says it, because TOML has no null."""
+    return None if value == "own" else value
+
+
+class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """A run, as a file says it: `mars_env.trainers.run_file.load_run` reads one.
+
+    With an environment and a team `mars_env.train` needs nothing else. Without them it is a recipe, for a
+    game and a team of the caller's.
 
     Example:
         >>> RunSettings(pipeline=PipelineSettings(groups_per_update=1152, staleness=2)).pipeline.bound
         3456
     """
 
+    backend: Literal["local", "openrlhf"] = "local"
+    """What trains: this process, or OpenRLHF (docs/openrlhf.md)."""
+    out: str | None = None
+    """Folder of checkpoints and metrics; a run that is there is continued."""
+    checkpoint_every: PositiveInt = 10
+    """Updates between two checkpoints; the last update always gets one."""
     seed: int = 0
     """Seed of problems, rollouts and minibatches."""
-    steps: PositiveInt = 100
+    steps: Annotated[PositiveInt, MAY_CHANGE] = 100
     """Number of updates, fixed beforehand, so that no run is stopped because its curve looks good."""
     problems_per_step: PositiveInt = 128
     """Problems drawn together, without replacement."""
-    rollouts: GroupedSettings | None = GroupedSettings()
+    environment: EnvironmentSettings | None = None
+    """What is played."""
+    team: TeamSettings = TeamSettings()
+    """Who plays, and what is trained."""
+    rollouts: Annotated[GroupedSettings | None, BeforeValidator(_own_grower)] = GroupedSettings()
     """Grouping and selection. With settings, turns on the same input are a group, and some outputs of each
-    agent are passed to the next (MarsRL). None: the environment grows its own trees, and a search tree is one
-    group of all its agents' nodes (MARS2)."""
+    agent are passed to the next (MarsRL). None, in a file ``"own"``: the environment grows its own trees, and
+    a search tree is one group of all its agents' nodes (MARS2)."""
     sampling: Sampling = Sampling()
-    """How the agents of `mars_env.trainers.make_team` sample; agents made by hand have their own."""
-    tools: str = ""
-    """What the library's own agents may call while they write: ``python``, ``my_module:my_tool``, joined by
-    ``+`` (docs/tools.md)."""
+    """How the agents sample; agents made by hand have their own."""
     segment_tokens: PositiveInt | None = None
     """Outputs are sampled in segments of this many tokens, each by the newest weights; None: in one piece.
     MarsRL: 16384, for outputs of up to 65536. Useful only if rollouts overlap with training."""
     pipeline: PipelineSettings = PipelineSettings(staleness=0)
     """Staleness: how far rollouts may run ahead of training. At 0 the two alternate."""
-    probe_tolerance: float | None = Field(default=None, gt=0, exclude=True)  # no rollout depends on it
-    """How far the log-probabilities of sampler and trainer may differ, on average, on the probe that follows
-    each refresh; None: by precision (`mars_env.trainers.samplers`)."""
     train: TrainConfig = Field(default_factory=TrainConfig)
     """Optimiser, loss and advantages."""
+    engine: EngineSettings = EngineSettings()
+    """What samples."""
+    samplers: Annotated[RaySamplers | None, MAY_CHANGE] = None
+    """Processes on Ray in which the agents act (docs/machines.md), e.g. ``{ workers = 2 }``; None: they act
+    in this process."""
+    evaluation: EvaluationSettings = EvaluationSettings()
+    """Evaluation during training."""
+    logging: LoggingSettings = LoggingSettings()
+    """Where metrics go."""
+    openrlhf: Mapping[str, Any] = {}
+    """Flags that only OpenRLHF has, e.g. ``{ actor = { num_gpus_per_node = 8 } }``."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "RunSettings":
@@ -69,12 +105,25 @@ class RunSettings(BaseModel, frozen=True, extra="forbid"):
             raise ValueError("pipeline.groups_per_update needs groups that end before trees: give rollouts")
         return self
 
+    def with_(self, **changes: Any) -> Self:
+        """These settings with some of them changed; a mapping changes a part of a table.
+
+        Raises:
+            ConfigError: A value or a name is wrong.
+
+        Example:
+            >>> run = MARSRL.with_(steps=3, train={"learning_rate": 1e-4})
+            >>> run.steps, run.train.learning_rate, run.train.ratio
+            (3, 0.0001, 'token')
+        """
+        return validated(type(self), merged_settings(plain_settings(dict(self)), plain_settings(changes)))
+
 
 MARSRL: Final = RunSettings(
     problems_per_step=128,
     rollouts=GroupedSettings(group=8, branches=2, sampling="adaptive"),
     sampling=Sampling(temperature=0.85),
-    train=TrainConfig(advantage="group_normalised", ratio="token", learning_rate=1e-6),
+    train=TrainConfig(credit="marsrl", ratio="token", learning_rate=1e-6),
 )
 """MarsRL's training (arXiv 2511.11373): 128 problems a step, groups of 8 on one input, 2 outputs passed on by
 adaptive sampling, temperature 0.85, ``(r - mean) / std`` in each group, GRPO's clipped loss, AdamW at 1e-6.
@@ -88,10 +137,8 @@ training, in 4 segments of 16k tokens, is off: ``pipeline.staleness=1``, ``pipel
 MARS2: Final = RunSettings(
     rollouts=None,
     train=TrainConfig(
-        advantage="group_normalised",
+        credit="mars2",
         ratio="sequence",
-        tis_cap=2.0,
-        tis_veto=1e-4,
         kl_coefficient=1e-3,
         overlong=Overlong(limit=Sampling().max_tokens, buffer=2048),
     ),
@@ -105,11 +152,11 @@ environment: ``make("...-tree-search", schedule="training")`` grows the paper's 
 """
 
 RECIPES: Final[Mapping[str, RunSettings]] = {"MARSRL": MARSRL, "MARS2": MARS2}
-"""The recipes by their names in the rules."""
+"""The recipes by their names in games."""
 
 
 def recipe_of(env: EnvSpec) -> RunSettings:
-    """The recipe that an environment's rules name: one of `RECIPES`, or ``"module:attribute"``.
+    """The recipe that an environment's game names: one of `RECIPES`, or ``"module:attribute"``.
 
     Raises:
         ConfigError: There is no such recipe.
@@ -119,11 +166,31 @@ def recipe_of(env: EnvSpec) -> RunSettings:
         >>> recipe_of(spec("programs-tree-search")) is MARS2
         True
     """
-    name = rules_spec(env.rules).recipe
-    found = RECIPES[name] if name in RECIPES else import_object(name)
-    if not isinstance(found, RunSettings):
-        raise ConfigError(f"the recipe {name!r} of {env.rules!r} is {found!r}, not a RunSettings")
-    return found
+    name = find_game(env.game).options.recipe
+    recipe = RECIPES[name] if name in RECIPES else import_object(name)
+    if not isinstance(recipe, RunSettings):
+        raise ConfigError(f"the recipe {name!r} of {env.game_name!r} is {recipe!r}, not a RunSettings")
+    return recipe
+
+
+def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings, those of `over` first."""
+    result = {**base, **over}
+    for name in base.keys() & over.keys():
+        if isinstance(base[name], Mapping) and isinstance(over[name], Mapping):
+            result[name] = merged_settings(base[name], over[name])
+    return result
+
+
+def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with their tables as mappings."""
+    return {name: _table(value) for name, value in settings.items()}
+
+
+def _table(settings: Any) -> Any:
+    if isinstance(settings, BaseModel):
+        return settings.model_dump()
+    return asdict(settings) if is_dataclass(settings) and not isinstance(settings, type) else settings
 
 
 def checked(settings: Settings) -> Settings:
@@ -132,8 +199,14 @@ def checked(settings: Settings) -> Settings:
     Raises:
         ConfigError: A value or a name is wrong.
     """
-    given = {name: checked(value) if isinstance(value, BaseModel) else value for name, value in settings}
+    values = {name: checked(value) if isinstance(value, BaseModel) else value for name, value in settings}
+    return validated(type(settings), values)
+
+
+def validated(kind: type[Settings], values: Mapping[str, Any], source: str = "settings") -> Settings:
+    """Settings of a kind; a ConfigError says what is wrong, and in which source."""
     try:
-        return type(settings).model_validate(given)
+        return kind.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"settings: {validation_message(error, type(settings).model_fields)}") from error
+        names = [name for name, *_ in setting_rows(kind)]
+        raise ConfigError(f"{source}: {validation_message(error, names)}") from error

@@ -9,22 +9,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mars_env.envs import Game, grouped
 from mars_env.envs.rewards import REWARD_FAULT
-from mars_env.errors import ConfigError, ModelError, StoreError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.files import write_atomically
-from mars_env.models.batching import hold_waves, whole_waves
+from mars_env.models.batching import hold_waves
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, UpdateBatch
 from mars_env.rollout.groups import step_jobs
 from mars_env.rollout.pipeline import Training, pipeline
 from mars_env.rollout.row_files import append, open_file, rows_of
-from mars_env.seeds import derive_seed
+from mars_env.sync import call_async
 from mars_env.text import logger
 from mars_env.trainers.config import has_no_gradient
+from mars_env.trainers.imitation import imitating
 from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.sample_files import sample_to_row
+from mars_env.trainers.samples import turn_samples
 from mars_env.types import Grade, Grader, Problem, Tree, Turn, role_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 LEDGER = "trained.jsonl"
-"""A file beside the checkpoints: what each update has trained, so that nothing is trained twice."""
+"""A file beside the checkpoints: what each update has trained, so that nothing is trained twice. A line has
+the update's number, the policies' versions before it, groups with their ages, trees, and dropped turns."""
+
+SAMPLES = "samples.jsonl"
+"""Beside it, with `LoggingSettings.record`: the rows of each update (docs/rows.md), with its number."""
 
 
 async def rollouts(
@@ -44,7 +49,6 @@ async def rollouts(
     *,
     done: int = 0,
     directory: str | Path | None = None,
-    passes: int | None = None,
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees, and yield what each update trains.
 
@@ -54,21 +58,19 @@ async def rollouts(
         problems: Training problems; those of a step follow from the seed and its number alone.
         settings: How groups are formed, and how far rollouts may run ahead.
         done: Updates that are done already.
-        directory: Where `LEDGER` records what was trained.
-        passes: Play each problem once in each of so many passes, however many steps these take; None: draw
-            anew in each step.
+        directory: Where `LEDGER` says what was trained.
 
     Raises:
-        ModelError: As many trees in a row as a step has could not be played.
-        StoreError: In its passes the run has played other problems.
+        ModelError: As many trees as a step has could not be played, and no other.
     """
     if settings.rollouts is not None:
         game = replace(game, grower=grouped(settings.rollouts))
     if not settings.pipeline.staleness:
         game = graded_in_step(game)
-        whole_waves()
+    agents = imitating(team.agents) if settings.train.imitate else team.agents
     policies = team.policies
-    log, rows = UpdateLog.resumed(directory, LEDGER, done)
+    ledger, rows = UpdateLog.resumed(directory, LEDGER, done)
+    record, _ = UpdateLog.resumed(directory if settings.logging.record else None, SAMPLES, done)
     trees = {tree for row in rows for tree in row["trees"]}
     trained = {
         name
@@ -77,14 +79,10 @@ async def rollouts(
     }
     lost = LostTrees(lambda turn: turn.agent in trained, settings.problems_per_step)
     unseen = {role_of(name) for name in trained}.difference(settings.train.batch_roles)
-    if passes is None:
-        jobs = _steps(problems, settings, done, trees)
-    else:
-        jobs = _passes(problems, settings, passes, trees)
     batches = pipeline(
         game,
-        team.agents,
-        jobs,
+        agents,
+        _steps(problems, settings, done, trees),
         settings.pipeline,
         seed=settings.seed,
         training=Training(
@@ -92,7 +90,6 @@ async def rollouts(
             policy_version=lambda name: policies[name].version if name in policies else None,
             trained={group for row in rows for group in row["groups"]},
             uniform=partial(has_no_gradient, settings.train, frozen=team.frozen),
-            slots=team.slots,
         ),
         journal=lost,
     )
@@ -104,9 +101,17 @@ async def rollouts(
                 _require_turns(batch, turns)
             unseen -= _warn_of_lone_rewards(batch, unseen)
             # Before its checkpoint; without a checkpoint the line is removed again.
-            groups = [group.id for group in batch.groups]
-            ended = [tree for tree in batch.trained_tree_ids if tree not in lost.ids]
-            log.write(batch.version + 1, {"groups": groups, "trees": ended})
+            row = {
+                "versions": {name: policy.version for name, policy in policies.items()},
+                "groups": [group.id for group in batch.groups],
+                "ages": batch.ages,
+                "trees": [tree for tree in batch.trained_tree_ids if tree not in lost.ids],
+                "dropped": batch.dropped,
+            }
+            ledger.write(batch.version + 1, row)
+            if settings.logging.record:
+                samples = turn_samples(batch.groups, settings.train, frozen=team.frozen)
+                record.write(batch.version + 1, *map(sample_to_row, samples))
             yield batch
 
 
@@ -124,20 +129,6 @@ def _steps(
             progress=step / max(1, settings.steps - 1) if by_step else None,
         )
         yield [job for job in jobs if job.tree_id not in trees]
-
-
-def _passes(
-    problems: ProblemSet, settings: RunSettings, passes: int, trees: Collection[str]
-) -> Iterator[list[Job]]:
-    """The remaining jobs of all passes, each in an order of its own."""
-    seeds = (derive_seed(settings.seed, "pass", number) for number in range(passes))
-    orders = (np.random.default_rng(seed).permutation(len(problems)).tolist() for seed in seeds)
-    jobs = [Job(problems[i], number) for number, order in enumerate(orders) for i in order]
-    if unknown := set(trees).difference(job.tree_id for job in jobs):
-        raise StoreError(f"the run has trained on {min(unknown)}: give the same problems, or another folder")
-    left = (job for job in jobs if job.tree_id not in trees)
-    while step := list(itertools.islice(left, settings.problems_per_step)):
-        yield step
 
 
 def _require_rewards(game: Game, turns: Sequence[Turn]) -> None:
@@ -176,30 +167,47 @@ def _warn_of_lone_rewards(batch: UpdateBatch, roles: Collection[str]) -> set[str
 class LostTrees:
     """Counts trees that faults ended before a trained agent had acted; a journal for `pipeline`.
 
-    One poisoned problem costs only its own trees. A model that is gone would cost all that follow, so as
-    many lost trees in a row as a step has (but never one alone) end the run. `ids` are those lost.
+    A lost tree costs only itself. The run ends when as many were lost as a step has (but never one alone),
+    all of which began after a trained agent had last acted: nothing succeeds any more.
+
+    Attributes:
+        ids: Of the trees that were lost.
     """
 
     def __init__(self, trained: Callable[[Turn], bool], step: int) -> None:
         self.ids: set[str] = set()
-        self._trained, self._limit, self._in_a_row = trained, max(2, step), 0
-
-    def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
-        """Count a finished tree; a ModelError if too many were lost in a row."""
-        if not tree.fault or any(map(self._trained, tree.turns)):
-            self._in_a_row = 0
-            return
-        self.ids.add(tree.id)
-        self._in_a_row += 1
-        if self._in_a_row >= self._limit:
-            raise ModelError(f"{self._in_a_row} trees in a row could not be played, the last: {tree.fault}")
+        self._trained, self._limit = trained, max(2, step)
+        self._begun: set[str] = set()  # since a trained agent last acted
+        self._in_vain = 0
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
-        """None: nothing was played before."""
+        """A tree begins; nothing of it was played before."""
+        self._begun.add(tree_id)
         return {}
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
-        """Nothing: only whole trees count."""
+        """Turns were played."""
+        if any(map(self._trained, turns)):
+            self._begun.clear()
+            self._in_vain = 0
+
+    def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
+        """Count a finished tree; a ModelError if nothing succeeds any more."""
+        if not tree.fault or any(map(self._trained, tree.turns)):
+            return
+        self.ids.add(tree.id)
+        self._in_vain += tree.id in self._begun
+        if self._in_vain >= self._limit:
+            raise ModelError(f"{self._in_vain} trees could not be played, and no other: {tree.fault}")
+
+    def write_step(self, trees: Sequence[Tree]) -> None:
+        """Count trees that were played together."""
+        for tree in trees:
+            self.turns_of(tree.id)
+        for tree in trees:
+            self.write_turns(tree.turns)
+        for tree in trees:
+            self.write_tree(tree, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +219,8 @@ class _InStep:
     async def grade(self, problem: Problem, text: str) -> Grade:
         """The grade, when all gradings that started with it have ended."""
         async with hold_waves():
-            return await self.grader.grade(problem, text)
+            grade: Grade = await call_async(self.grader.grade, problem, text)
+            return grade
 
 
 def graded_in_step(game: Game) -> Game:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import TurnKey, turn_key
 from mars_env.trainers.config import Credit, estimator_of
-from mars_env.types import Action, Completion, Group, Turn
+from mars_env.trainers.scorable import scorable_groups, unscorable
+from mars_env.types import Action, Completion, Group, Sampling, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,25 +83,23 @@ def turn_samples(
     advantages: Mapping[TurnKey, float] | None = None,
     policies: Collection[str] | None = None,
     frozen: Collection[str] = (),
-    *,
-    skip: bool = False,
 ) -> list[TurnSample]:
     """The samples of some groups, in the order of the turns' keys: what every trainer trains on.
 
-    Turns without an advantage and roles that are not trained are left out. A turn is one sample where
-    the prompts of its completions continue each other, else several, which share its advantage.
+    Turns without an advantage and roles that are not trained are left out; turns that cannot be scored leave
+    their groups (`mars_env.trainers.scorable`). A turn is one sample where the prompts of its completions
+    continue each other, else several, which share its advantage.
 
     Args:
         groups: Whole groups; with `Credit.tree_credit` whole trees.
         config: Its advantages, tree credit, penalties and trained roles are used, and nothing else.
-        advantages: By `turn_key`, those of another estimator than the configuration's.
+        advantages: By `turn_key`, in place of those of the configuration's estimator.
         policies: Names of the policies that there are; None means any.
         frozen: Names of policies that are not trained. Their turns count in their groups.
-        skip: Leave turns out that cannot be trained on, instead of rejecting them.
 
     Raises:
-        ConfigError: A turn to be trained acted with an unknown policy, or carries no token ids or
-            log-probabilities, or was sampled greedily.
+        ConfigError: A turn to be trained acted with an unknown policy, or `advantages` has one that cannot be
+            scored.
 
     Example:
         >>> from mars_env.trainers.advantages import _example_group
@@ -108,17 +107,17 @@ def turn_samples(
         ...  for s in turn_samples([_example_group([1.0, None, 0.0])], Credit(advantage="mean_centred"))]
         [('0', 't', 'solver', 1.0, 0.5), ('2', 't', 'solver', 0.0, -0.5)]
     """
-    found = estimator_of(config)(groups) if advantages is None else advantages
+    if advantages is None:
+        groups, _ = scorable_groups(groups, config, frozen)
+        advantages = estimator_of(config)(groups)
     turns = {turn_key(turn): turn for group in groups for turn in group.turns}
     samples: list[TurnSample] = []
-    for key in sorted(found.keys() & turns.keys()):
+    for key in sorted(advantages.keys() & turns.keys()):
         turn = turns[key]
         if turn.policy in frozen or not config.trains(turn.role):
             continue
-        if not (why := _unfit(turn, policies)):
-            samples += [_sample(turn, chain, found[key]) for chain in turn.action.chains]
-        elif not skip:
-            raise ConfigError(why)
+        _validate(turn, policies)
+        samples += [_sample(turn, chain, advantages[key]) for chain in turn.action.chains]
     return samples
 
 
@@ -138,13 +137,13 @@ def preference_pairs(
         ConfigError: The turns of a group differ in policy or prompt, a turn has several samples, or it cannot
             be trained on (see `turn_samples`).
     """
-    found: list[TurnSample] = []
+    pairs: list[TurnSample] = []
     for group in sorted(groups, key=lambda group: group.id):
-        known = {turn_key(turn): turn.reward for turn in group.turns if turn.reward is not None}
-        if len(set(known.values())) < 2:
+        rewards = {turn_key(turn): turn.reward for turn in group.turns if turn.reward is not None}
+        if len(set(rewards.values())) < 2:
             continue
-        top, least = max(known.values()), min(known.values())
-        ends = {key: 0.0 for key, reward in known.items() if reward in (top, least)}
+        top, least = max(rewards.values()), min(rewards.values())
+        ends = {key: 0.0 for key, reward in rewards.items() if reward in (top, least)}
         samples = turn_samples([group], config, advantages=ends, policies=policies, frozen=frozen)
         if len({(sample.tree_id, sample.turn_id) for sample in samples}) < len(samples):
             raise ConfigError(f"group {group.id!r}: a turn of several samples has no preference")
@@ -153,8 +152,8 @@ def preference_pairs(
         for pair in zip(chosen, rejected, strict=False):
             if pair[0].prompt_ids != pair[1].prompt_ids or pair[0].policy != pair[1].policy:
                 raise ConfigError(f"group {group.id!r}: preferences are of one policy and prompt")
-            found += (replace(sample, temperature=1.0) for sample in pair)
-    return found
+            pairs += (replace(sample, temperature=1.0) for sample in pair)
+    return pairs
 
 
 def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSample:
@@ -173,17 +172,14 @@ def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSa
     return replace(_sample(turn, (written,), 0.0), prompt_ids=prompt, truncated=False, read_prompt_ids=())
 
 
-def _unfit(turn: Turn, policies: Collection[str] | None) -> str:
-    """Why a turn cannot be trained on; empty if it can."""
+def _validate(turn: Turn, policies: Collection[str] | None) -> None:
+    """Reject a turn of an unknown policy, or without what training needs."""
     where = f"turn {turn.id} of tree {turn.tree_id} ({turn.agent})"
-    freeze = "or leave its role out (train_roles; `mars-env export` has --skip-untrainable)"
     if policies is not None and turn.policy not in policies:
-        return f"{where} acted with {turn.policy!r}, not {', '.join(sorted(policies))}: add it, {freeze}"
-    if not turn.trainable:
-        return f"{where} has no known token ids and logprobs: take a model that has (HFModel), {freeze}"
-    if any(completion.temperature <= 0 for completion in turn.action.completions):
-        return f"{where} was sampled greedily (temperature 0): sample at one above 0, {freeze}"
-    return ""
+        names = ", ".join(sorted(policies))
+        raise ConfigError(f"{where} acted with {turn.policy!r}, not {names}: add it, or set train_roles")
+    if reason := unscorable(turn):
+        raise ConfigError(f"{where} cannot be scored ({reason}), but has an advantage: leave its role out")
 
 
 def _sample(turn: Turn, chain: Sequence[Completion], advantage: float) -> TurnSample:
@@ -215,3 +211,11 @@ def _sample(turn: Turn, chain: Sequence[Completion], advantage: float) -> TurnSa
         read_prompt_ids=first.prompt_ids if first.train_prompt_ids else (),
         completion_mask=tuple(mask),
     )
+
+
+def require_trainable(sampling: Sampling) -> Sampling:
+    """The same sampling, if it can be trained on: from all tokens, at a temperature above 0."""
+    if sampling.top_p < 1 or sampling.top_k != 0 or sampling.temperature <= 0:
+        values = f"top_p={sampling.top_p}, top_k={sampling.top_k}, temperature={sampling.temperature}"
+        raise ConfigError(f"training needs top_p 1, top_k 0 and a temperature above 0, got {values}")
+    return sampling

@@ -3,26 +3,31 @@
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import torch
 
 from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
+from mars_env.agents.thinking import THINKING_MODES
 from mars_env.agents.tools import make_tools
-from mars_env.checks import refuse_misfit
+from mars_env.checks import validate_signature
 from mars_env.errors import ConfigError
 from mars_env.models.hf import HFModel
 from mars_env.models.vllm import VLLMAdapter, VLLMModel
 from mars_env.players import by_name
 from mars_env.problems import ProblemSet
 from mars_env.rollout.segments import SegmentedModel
-from mars_env.rollout.slots import Slots
-from mars_env.text import shown
-from mars_env.trainers.checks import require_trainable
-from mars_env.trainers.local import Policy
+from mars_env.text import logger, shown
 from mars_env.trainers.lora import Adapter
+from mars_env.trainers.optimiser import trained_parameters
+from mars_env.trainers.policy import Policy
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samplers import Refreshable, Samplers, sampling_models
+from mars_env.trainers.samples import require_trainable
 from mars_env.types import Agent
+
+log = logger(__name__)
 
 Metrics = Mapping[str, float]
 
@@ -48,16 +53,16 @@ class Team:
         agents: By agent name; their `policy` names their weights. Others than those below are not trained.
         policies: The weights that are trained, by name.
         refresh: Brings new weights to the agents' models, at the start and after every update.
-        slots: The engine's slots, if the agents' models use them (`mars_env.rollout.slots`).
         made_by: The function of a model that makes the agents, as ``module:function``, so that
             ``team:FOLDER`` makes the same ones; `OWN`: the library's. None: not known.
+        make_agents: Makes the same agents in a sampler's process on Ray; None: copies of them are sent.
     """
 
     agents: Mapping[str, Agent]
     policies: Mapping[str, Policy]
     refresh: Refresh | None = None
-    slots: Slots | None = None
     made_by: str | None = None
+    make_agents: Callable[[], Mapping[str, Agent]] | None = None
 
     @property
     def frozen(self) -> frozenset[str]:
@@ -68,7 +73,7 @@ class Team:
 def refresher(models: Mapping[str, Refreshable]) -> Samplers:
     """Updates models, by policy: their version, and their weights unless the policy shares them.
 
-    After each update a probe proves that the weights have arrived (`mars_env.trainers.samplers.Samplers`).
+    After each update checksums prove that the weights have arrived (`mars_env.trainers.samplers.Samplers`).
     """
     return Samplers(models)
 
@@ -80,21 +85,20 @@ def make_team(
     *,
     agent: Callable[[str, SampledModel], Agent] | None = None,
     roles: Mapping[str, type[RoleAgent]] = ROLES,
-    engine: str = "hf",
     problems: ProblemSet | None = None,
 ) -> Team:
     """A team from models in this process; each is trained on the turns of the agents that use it.
 
     Args:
-        settings: How they sample, whether they are trained meanwhile, whether a KL term needs a reference.
+        settings: What samples (`mars_env.trainers.samplers.sampling_models`) and how, whether policies are
+            trained meanwhile, whether a KL term needs a reference.
         names: Names of the agents: ``env.possible_agents``.
-        models: One for all agents, one for each in their order, or by agent or role: checkpoints with float32
-            weights, or the adapters of one base (`mars_env.trainers.lora`). Policies have the models' names.
+        models: One for all agents, one for each in their order, or by agent or role: checkpoints, whose
+            weights become float32 without ``train.offload``, or the adapters of one base
+            (`mars_env.trainers.lora`). Policies have the models' names.
         agent: Makes an agent from its name and model; by default that of the role
             (`mars_env.agents.as_agent`).
         roles: The agents that models become, by role (`mars_env.agents.registry.roles_of` the rules).
-        engine: What samples: ``"hf"``: the models themselves; ``"vllm"``: vLLM, from their checkpoints
-            (`mars_env.trainers.samplers.sampling_models` says more).
         problems: Whose public tests the tool ``public_tests`` runs.
 
     Raises:
@@ -105,28 +109,41 @@ def make_team(
     trained = {model.name: model for model in assigned.values()}
     if len(trained) < len({id(model) for model in assigned.values()}):
         raise ConfigError(f"models need different names, got {', '.join(m.name for m in assigned.values())}")
-    engines = dict(sampling_models(engine, trained, settings))
+    if not settings.train.offload:
+        for model in trained.values():
+            _widen(model)
+    engines = dict(sampling_models(trained, settings))
     tokens = settings.segment_tokens
     sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in engines.items()}
-    tools = make_tools(settings.tools, problems)
-    make = agent or (lambda name, model: as_agent(model, name, sampling=sampling, roles=roles, tools=tools))
-    if agent is not None:
-        if settings.tools:
-            raise ConfigError("tools are for the library's own agents: give them in agent=, or leave it out")
-        refuse_misfit(agent, ("name", "model"), "agent=")
-    agents = {name: make(name, sampled[model.name]) for name, model in assigned.items()}
-    for name, player in agents.items():
-        if not isinstance(getattr(player, "policy", None), str) or not hasattr(player, "act"):
-            raise ConfigError(f"agent= made {shown(player)} for {name}, no agent such as RoleAgent(model)")
+    models_of_agents = {name: sampled[model.name] for name, model in assigned.items()}
+    if agent is None:
+        tools, thinking = make_tools(settings.team.tools, problems), THINKING_MODES[settings.team.thinking]
+        options: dict[str, Any] = {"sampling": sampling, "roles": roles, "tools": tools, "thinking": thinking}
+        agents = {name: as_agent(model, name, **options) for name, model in models_of_agents.items()}
+    elif settings.team.tools:
+        raise ConfigError("tools are for the library's own agents: give them in agent=, or leave it out")
+    else:
+        agents = _made_by(agent, models_of_agents)
     named = {player.policy for player in agents.values()}
     if len(trained) == len(named) == 1:  # one model, which your own agents may name as they like
         [name], [old] = named, trained
         trained, engines = {name: trained[old]}, {name: engines[old]}
-    policies = {
-        name: _policy(model, settings, shared=engines[name] is model) for name, model in trained.items()
-    }
-    refresh = Samplers(engines, settings.probe_tolerance)
+    shared = {name: engines[name] is model and settings.samplers is None for name, model in trained.items()}
+    policies = {name: _policy(model, settings, shared=shared[name]) for name, model in trained.items()}
+    refresh = Samplers(engines)
     return Team(agents, policies, refresh, made_by=OWN if agent is None else None)
+
+
+def _made_by(
+    agent: Callable[[str, SampledModel], Agent], models: Mapping[str, SampledModel]
+) -> dict[str, Agent]:
+    """The agents that a user's function makes of the models."""
+    validate_signature(agent, ("name", "model"), "agent=")
+    agents = {name: agent(name, model) for name, model in models.items()}
+    for name, player in agents.items():
+        if not isinstance(getattr(player, "policy", None), str) or not hasattr(player, "act"):
+            raise ConfigError(f"agent= made {shown(player)} for {name}, no agent such as RoleAgent(model)")
+    return agents
 
 
 def _by_agent(
@@ -138,6 +155,17 @@ def _by_agent(
     if len(models) not in (1, len(names)):
         raise ConfigError(f"{len(names)} agents take 1 model or {len(names)}, not {[m.name for m in models]}")
     return {name: models[i % len(models)] for i, name in enumerate(names)}
+
+
+def _widen(model: HFModel) -> None:
+    """Make the weights float32 that are to be trained: in 16 bits rounding would lose an update of 1e-6.
+
+    The base of adapters is not trained, and stays as it is.
+    """
+    trained = trained_parameters(model.module).values()
+    if not isinstance(model.module, Adapter) and any(weight.dtype != torch.float32 for weight in trained):
+        log.info("%s: its weights are trained in float32, not %s", model.name, model.dtype)
+        model.module.float()
 
 
 def _policy(model: HFModel, settings: RunSettings, *, shared: bool) -> Policy:

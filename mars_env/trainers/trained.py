@@ -19,8 +19,8 @@ from mars_env.models.hf import HFModel
 from mars_env.players import by_name, takes
 from mars_env.problems import ProblemSet
 from mars_env.text import shown
-from mars_env.trainers.checkpoints import newest_checkpoint
-from mars_env.trainers.lora import LoRASettings, add_adapters
+from mars_env.trainers.checkpoints import STATE, load_state, newest_checkpoint
+from mars_env.trainers.lora import add_adapters
 from mars_env.trainers.team import OWN
 from mars_env.types import Agent, Sampling
 
@@ -57,20 +57,19 @@ class TrainedTeam:
         problems: ProblemSet | None = None,
         model: Mapping[str, Any] | None = None,
     ) -> None:
-        path = Path(run) if (Path(run) / "state.json").is_file() else newest_checkpoint(Path(run))
-        state = {} if path is None else json.loads((path / "state.json").read_text(encoding="utf-8"))
-        run_settings = state.get("settings", {})
-        if path is None or "run.made_by" not in run_settings:
+        path = Path(run) if (Path(run) / STATE).is_file() else newest_checkpoint(Path(run))
+        run_settings = {} if path is None else load_state(path)["must_match"]["run"]
+        if path is None or "made_by" not in run_settings:
             raise ConfigError(
                 f"{str(run)!r} has no checkpoint of a team: give the folder of --out, or hf:PATH of a model"
             )
-        self._path, self._policies, self._thinking = path, run_settings["run.agents"], thinking
+        self._path, self._policies, self._thinking = path, run_settings["agents"], thinking
         self._sampling = replace(
-            TypeAdapter(Sampling).validate_python(run_settings["run.sampling"]), **(changes or {})
+            TypeAdapter(Sampling).validate_python(run_settings["sampling"]), **(changes or {})
         )
-        self._function = _function_of(function or run_settings["run.made_by"], self._sampling, changes)
+        self._function = _function_of(function or run_settings["made_by"], self._sampling, changes)
         self._arguments = dict(model or {})
-        self._tools = tools or make_tools(run_settings.get("run.tools", ""), problems)
+        self._tools = tools or make_tools(run_settings.get("tools", ""), problems)
         self._models: dict[str, HFModel] = {}
         self._made: dict[str, Mapping[str, Agent]] = {}
 
@@ -104,13 +103,7 @@ class TrainedTeam:
             return {}
         config = json.loads((self._path / policy / ADAPTER).read_text(encoding="utf-8"))
         base = HFModel(config["base_model_name_or_path"], **self._arguments)
-        targets = config["target_modules"]
-        settings = LoRASettings(
-            rank=config["r"],
-            alpha=config["lora_alpha"],
-            targets=None if isinstance(targets, str) else tuple(targets),
-        )
-        adapters = add_adapters(base.module, names, settings)
+        adapters = add_adapters(base.module, names, config["r"])
         for name, adapter in adapters.items():
             adapter.load_pretrained(self._path / name)
         return {name: HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()}

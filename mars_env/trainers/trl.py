@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from mars_env.envs import Game, GroupedSettings, grouped
 from mars_env.errors import ConfigError
-from mars_env.models.batching import whole_waves
 from mars_env.models.preflight import preflight
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
@@ -26,12 +25,13 @@ from mars_env.trainers.checks import check_agents, require_roles, require_rows
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.rollouts import LostTrees, graded_in_step
 from mars_env.trainers.samples import TurnSample, turn_samples
+from mars_env.trainers.scorable import require_scorable, scorable_groups
 from mars_env.types import Agent, Problem, Tree
 
 _LOSSES: Final[Mapping[str, str]] = {"token-mean": "dapo", "sequence-mean": "grpo", "sequence-sum": "dr_grpo"}
 """TRL's ``loss_type`` for each aggregation."""
 
-_LACKING: Final = ("minibatches", "old_logprobs", "tis_cap", "dmmpt_threshold", "batch_roles")
+_LACKING: Final = ("minibatches", "dmmpt_threshold", "batch_roles")
 _COLUMNS: Final = (
     *("prompt_ids", "completion_ids", "logprobs", "env_mask"),
     *("team_advantage", "turn_reward", "role"),
@@ -70,14 +70,14 @@ class TeamRollouts:
             raise ConfigError("TRL needs a finite data set: give a part of it, e.g. problems[:1000]")
         self._config = config or TrainConfig()
         for setting in _LACKING:
-            if getattr(self._config, setting) not in (getattr(TrainConfig(), setting), "trainer"):
+            if getattr(self._config, setting) != getattr(TrainConfig(), setting):
                 raise ConfigError(f"TRL has no {setting}: leave it out, or use the local trainer or OpenRLHF")
-        if self._config.kl_unbiased and self._config.ratio == "sequence":
-            raise ConfigError("TRL weights the KL term with the completion's ratio: leave kl_unbiased out")
+        if self._config.kl_coefficient and self._config.ratio == "sequence":
+            raise ConfigError("TRL weights the KL term with the completion's ratio: leave kl_coefficient out")
         if self._config.kl_coefficient and self._config.mean != "token-mean":
             raise ConfigError("with this mean TRL's KL term counts the rows that fill up: use token-mean")
         require_roles(self._config, game.rules.possible_agents)
-        self._trained = check_agents(agents, self._config, door="TRL")
+        self._trained = check_agents(agents, self._config, backend="TRL")
         self._game = graded_in_step(game if rollouts is None else replace(game, grower=grouped(rollouts)))
         self._agents, self._refresh = dict(agents), refresh
         self._concurrency, self._checked = concurrency, False
@@ -106,7 +106,7 @@ class TeamRollouts:
             raise ConfigError("TRL's warm-up begins at a learning rate of 0: leave warmup_updates out")
         if rows % rows_at_once:
             raise ConfigError(f"{rows} rows of a step cannot be divided into parts of {rows_at_once}")
-        chosen = {
+        arguments = {
             "num_generations": self.rows,
             "generation_batch_size": rows,
             "per_device_train_batch_size": rows_at_once,
@@ -120,7 +120,10 @@ class TeamRollouts:
             "epsilon_high": config.clip[1],
             "delta": config.dual_clip,
             "beta": config.kl_coefficient,
-            "use_bias_correction_kl": config.kl_unbiased,
+            "use_bias_correction_kl": True,
+            "vllm_importance_sampling_correction": True,
+            "vllm_importance_sampling_mode": "token_truncate",
+            "vllm_importance_sampling_clip_max": config.tis_cap,
             "learning_rate": config.learning_rate,
             "lr_scheduler_type": "constant_with_warmup",
             "warmup_steps": 0,
@@ -132,7 +135,11 @@ class TeamRollouts:
             "disable_dropout": True,
             "seed": config.seed,
         }
-        return chosen if config.normaliser is None else chosen | {"max_completion_length": config.normaliser}
+        return (
+            arguments
+            if config.normaliser is None
+            else arguments | {"max_completion_length": config.normaliser}
+        )
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
         """Play the problems of a step; `prompts` are their ids, each as often as there are rows.
@@ -140,9 +147,9 @@ class TeamRollouts:
         Raises:
             ConfigError: TRL is set otherwise than `arguments` says, or evaluates. Before the first step: a
                 server rejects an agent, or gives no log-probabilities.
-            ModelError: No tree of a step of several could be played.
+            ModelError: No tree of a step of several could be played, or no turn can be scored.
         """
-        problems = self._asked(prompts, trainer)
+        problems = self._problems_of(prompts, trainer)
         if self._refresh is not None:
             self._refresh(trainer)
         if not self._checked:
@@ -152,11 +159,12 @@ class TeamRollouts:
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
         trees = run_sync(self._played(jobs))
         lost = LostTrees(lambda turn: self._config.trains(turn.role), len(jobs))
-        for tree in trees:
-            lost.write_tree(tree, {})
+        lost.write_step(trees)
+        groups, unscorable = scorable_groups(groups_of(trees), self._config)
+        require_scorable(groups, unscorable, self._config)
         samples = [turn_samples(groups_of([tree]), self._config) for tree in trees]
-        for own in samples:
-            require_rows(own, "TRL", float(trainer.temperature), self.rows)
+        for tree_samples in samples:
+            require_rows(tree_samples, "TRL", float(trainer.temperature), self.rows)
         # Means over completions would count the rows that fill up.
         share = sum(map(len, samples)) / (len(trees) * self.rows)
         scale = 1.0 if self._config.mean == "token-mean" or not share else 1.0 / share
@@ -170,7 +178,6 @@ class TeamRollouts:
         return {name: list(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
 
     async def _played(self, jobs: Sequence[Job]) -> Sequence[Tree]:
-        whole_waves()
         concurrency = self._concurrency or len(jobs)
         return await collect(self._game, self._agents, jobs, seed=self._config.seed, concurrency=concurrency)
 
@@ -190,7 +197,7 @@ class TeamRollouts:
                 log_metric(f"team/{name}/reward", math.fsum(rewards) / len(rewards))
         return list(team_advantage)
 
-    def _asked(self, prompts: Sequence[str], trainer: Any) -> list[Problem]:
+    def _problems_of(self, prompts: Sequence[str], trainer: Any) -> list[Problem]:
         """The problems of a step, one for each run of equal prompts."""
         if not trainer.model.training:
             raise ConfigError("TRL cannot evaluate a team: use mars_env.evaluate, or mars-env evaluate")

@@ -18,6 +18,7 @@ from mars_env.api import load_problems
 from mars_env.envs import Game, GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
 from mars_env.errors import ConfigError, ModelError
+from mars_env.gate import safe_messages
 from mars_env.grading import check_reference
 from mars_env.lazy import needs
 from mars_env.models.openai_dialect import message_text
@@ -49,9 +50,9 @@ class TeamTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]
 
     id: vf.ID = PLUGIN
     env_id: str = "aime-solve-verify-correct"
-    """Id of a mars_env environment; ``my_module:my-set-my-rules`` imports my_module first."""
+    """Id of a mars_env environment; ``my_module:my-set-my-game`` imports my_module first."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Settings of its rules, as for `mars_env.make`."""
+    """Settings of its game, as for `mars_env.make`."""
     problems: str | None = None
     """Another problem set, or a problem file, than the id names."""
     problem_options: dict[str, Any] = Field(default_factory=dict)
@@ -227,7 +228,7 @@ class SeatModel:
         seed = None
         if self._seeded and sampling.seed is not None:
             seed = derive_seed(sampling.seed, sample) >> 32  # as HTTPModel: a server's seeds have 31 bits
-        typed = [kinds[message["role"]](content=message["content"]) for message in messages]
+        typed = [kinds[message["role"]](content=message["content"]) for message in safe_messages(messages)]
         return vf.Task(TurnData(name=plain_chat(messages)[-60:], prompt=typed, seed=seed))
 
     def _completion(self, trace: vf.Trace) -> Completion:

@@ -12,7 +12,7 @@ from mars_env.text import one_line
 from mars_env.types import Tree, Turn
 
 MAX_NODES = 600
-_STEP, _FLOOR, _RADIUS, _MARGIN = 52, 56, 13, 26
+_STEP, _FLOOR, _RADIUS, _MARGIN = 60, 58, 13, 28
 
 templates = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),

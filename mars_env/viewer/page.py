@@ -23,15 +23,19 @@ from mars_env.evaluation.trees import children_of, first_verdicts, sampled_token
 from mars_env.files import write_atomically, writing
 from mars_env.text import one_line, visible
 from mars_env.types import Tree, Turn, Verdict
+from mars_env.viewer import summary
 from mars_env.viewer.drawing import picture, templates
-from mars_env.viewer.prose import limited
-from mars_env.viewer.turns import Display, shortened, turn_view
+from mars_env.viewer.prose import limited, prose
+from mars_env.viewer.turns import Display, Shown, shortened, turn_view
 
 PAGE_CHARACTERS = 60_000_000
 """About how many characters of texts a page holds: of a large run, each text is cut shorter."""
 
 FORMULA_CHARACTERS = 500_000
 """How many characters of different formulas a page parses; further formulas stay LaTeX."""
+
+MAX_TRAIL = 32
+"""How many turns of a tree have a mark in its line."""
 
 PROGRAM_CHARACTERS = 5_000_000
 """How many characters of programs a page colours; further programs are plain."""
@@ -47,6 +51,8 @@ def render_page(
     notes: Sequence[str] = (),
     display: Display | None = None,
     parts: Sequence[tuple[str, str]] = (),
+    summary_of: Sequence[Tree] | None = None,
+    version: str = "",
 ) -> str:
     """One self-contained HTML page of a run.
 
@@ -56,50 +62,57 @@ def render_page(
     Args:
         trees: What to show; whole trees, in order, until `Display.max_turns` is reached.
         title: The page's heading.
-        report: Shown as a table on top.
+        report: Its main figures stand above the trees, its tables are folded below them.
         comparison: Likewise, for instance before and after training.
         figures: (caption, SVG or PNG bytes), from `mars_env.viewer.plots`.
         notes: Sentences to put on top.
         display: How the turns are shown.
         parts: (label, address) of the pages of one run; the address of this page is empty.
+        summary_of: The trees that the strip of figures and the chart are of; by default those of the page.
+        version: Of a run that is still played: the page asks its server for ``version``, and loads itself
+            again when that is another one.
 
     Example:
         >>> page = render_page([], title="<script>")
         >>> "&lt;script&gt;" in page, "<h1><script>" in page
         (True, False)
     """
+    whole = trees if summary_of is None else summary_of
     script = templates.get_template("page.js.jinja").render()
-    asked = display or Display()
-    chosen = next(_parts(trees, asked.max_turns), [])
+    wanted = display or Display()
+    chosen = next(_parts(trees, wanted.max_turns), [])
     how = replace(
-        asked,
-        max_characters=_fitting_characters(chosen, asked.max_characters),
-        formulas=limited(asked.formulas, FORMULA_CHARACTERS),
-        colours=limited(asked.colours, PROGRAM_CHARACTERS),
+        wanted,
+        max_characters=_fitting_characters(chosen, wanted.max_characters),
+        formulas=limited(wanted.formulas, FORMULA_CHARACTERS),
+        colours=limited(wanted.colours, PROGRAM_CHARACTERS),
     )
     views = [_tree(tree, number, how) for number, tree in enumerate(chosen)]
     lines = [*notes, *plain_note()]
     if len(chosen) < len(trees):
-        turns = sum(min(len(tree.turns), asked.max_turns) for tree in chosen)
+        turns = sum(min(len(tree.turns), wanted.max_turns) for tree in chosen)
         part = f"the first {len(chosen)} of {len(trees)} trees ({turns} turns)"
         lines.append(f"This page shows {part}; the tables cover all of them.")
     if parts:
         lines.append("The trees are on several pages; the tables, on the first one, cover all of them.")
-    if how.max_characters < asked.max_characters:
+    if how.max_characters < wanted.max_characters:
         lines.append(f"The run is large: of each text this page shows {how.max_characters:,} characters.")
-    held = Counter(tag for view in views for tag in view["tags"])
+    tag_counts = Counter(tag for view in views for tag in view["tags"])
     # Text in a script or style element must not end it; these are files of the package.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return templates.get_template("page.html.jinja").render(
         title=visible(title),
         notes=[visible(line) for line in [*lines, *(report.notes if report else ())]],
         tables=_tables(report, comparison),
-        headline=visible(report.headline) if report else "",
+        strip=summary.figures(whole, report) if whole else [],
+        chart=summary.chart(whole),
+        headline=visible(report.headline.partition(";")[0]) if report else "",
+        version=version,
         figures=[(visible(caption), _data_uri(data)) for caption, data in figures],
         parts=[(visible(label), address) for label, address in parts],
         trees=views,
         opened=how.opened,
-        kinds=[(tag, words, held[tag]) for tag, words in _KINDS.items() if held[tag]],
+        kinds=[(tag, words, tag_counts[tag]) for tag, words in _KINDS.items() if tag_counts[tag]],
         script=script,
         script_hash=digest,
     )
@@ -144,8 +157,10 @@ _KINDS = {
 def _fitting_characters(trees: Sequence[Tree], most: int) -> int:
     """How many characters of one text are shown, so that all texts together fit into the page."""
     turns = [turn for tree in trees for turn in tree.turns]
-    texts = [sum(len(c.text) for c in turn.action.completions) + len(turn.text) for turn in turns]
-    while most > 1000 and sum(min(size, 2 * most) for size in texts) > PAGE_CHARACTERS:
+    texts = [len(turn.text) for turn in turns]
+    for completion in (each for turn in turns for each in turn.action.completions):
+        texts += [len(completion.text), *(len(text) for _, text in completion.messages)]
+    while most > 1000 and sum(min(size, most) for size in texts) > PAGE_CHARACTERS:
         most = max(1000, most // 2)
     return most
 
@@ -160,6 +175,7 @@ def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
         StoreError: It cannot be written.
     """
     path = Path(path)
+    options.setdefault("summary_of", trees)
     parts = list(_parts(trees, (options.get("display") or Display()).max_turns)) or [[]]
     names = [path.name, *(f"{path.stem}-{number}{path.suffix}" for number in range(2, len(parts) + 1))]
     labels = [f"{part[0].id} to {part[-1].id}" for part in parts if part]
@@ -167,7 +183,7 @@ def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
         pairs = zip(labels, names, strict=False)
         links = [(label, "" if each == name else quote(each)) for label, each in pairs]
         if number:
-            options = {**options, "report": None, "comparison": None, "figures": ()}
+            options = {**options, "report": None, "comparison": None, "figures": (), "summary_of": ()}
         with writing(path.with_name(name)):
             page = render_page(part, **options, parts=links if len(parts) > 1 else ())
             write_atomically(path.with_name(name), page)
@@ -206,13 +222,13 @@ def _data_uri(data: bytes) -> str:
 
 
 def _tables(report: Report | None, comparison: Comparison | None) -> list[Mapping[str, Any]]:
-    found = []
+    tables = []
     if comparison is not None:
         title = " ".join(["Comparison.", *comparison.remarks()]).rstrip(".")
-        found += [replace(table, title=title) for table in comparison.tables()]
+        tables += [replace(table, title=title) for table in comparison.tables()]
     if report is not None:
         # Wide tables come first.
-        found += sorted(report.tables(), key=lambda table: table.title != "Baselines")
+        tables += sorted(report.tables(), key=lambda table: table.title != "Baselines")
     return [
         {
             "title": table.title or "Metrics",
@@ -220,7 +236,7 @@ def _tables(report: Report | None, comparison: Comparison | None) -> list[Mappin
             "heads": map(visible, table.columns) if table.align == "right" else (),
             "rows": table.strings(),
         }
-        for table in found
+        for table in tables
     ]
 
 
@@ -232,6 +248,7 @@ def _tree(tree: Tree, number: int, how: Display) -> Mapping[str, Any]:
         verdict = ""  # a training rollout: it has no answer of its own
     anchors = _anchors(tree, number)
     steps = list(_steps(tree, how, anchors))
+    by_id = {turn.id: turn for turn in tree.turns}
     labels = [badge for step in steps if "turn" in step for badge in step["turn"]["badges"]]
     tags = {
         verdict: bool(verdict),
@@ -248,8 +265,9 @@ def _tree(tree: Tree, number: int, how: Display) -> Mapping[str, Any]:
         "id": visible(tree.id),
         "anchor": anchors[""],
         "statement": how.text(tree.problem.statement),
-        "summary": one_line(tree.problem.statement, 140),
-        "reference": shortened(reference, 2000),
+        "statement_line": one_line(tree.problem.statement, 300),
+        "trail": [summary.outcome(turn, by_id) or "none" for turn in tree.turns[:MAX_TRAIL]],
+        "reference": prose(shortened(reference, 2000), how.formulas, how.colours),
         "first": _WORDS[first[0]] if len(first) == 1 else f"{sum(first)}/{len(first)}" if first else "",
         "verdict": verdict,
         "fault": visible(tree.fault),
@@ -282,7 +300,7 @@ def _steps(tree: Tree, how: Display, anchors: Mapping[str, str]) -> Iterator[Map
     An explicit stack: a search's tree may be deeper than the interpreter's.
     """
     by_id = {turn.id: turn for turn in tree.turns}
-    asked = how.prompts(tree) if how.prompts is not None else {}
+    page = Shown(anchors)
     children = children_of(tree)
     stack: list[tuple[Turn | None, str]] = []  # a turn and its branch's label; None closes a branch
 
@@ -294,14 +312,14 @@ def _steps(tree: Tree, how: Display, anchors: Mapping[str, str]) -> Iterator[Map
     push(children.get(None, []))
     written = 0
     while stack:
-        shown, branch = stack.pop()
-        if shown is None:
+        turn, branch = stack.pop()
+        if turn is None:
             yield {"kind": "close"}
         elif written < how.max_turns:
             if branch:
                 yield {"kind": "open", "label": branch}
                 stack.append((None, ""))
-            view = turn_view(shown, tree, by_id, how, asked.get(shown.id, ()))
-            yield {"kind": "turn", "turn": {**view, "anchor": anchors[shown.id]}}
+            view = turn_view(turn, tree, by_id, how, page)
+            yield {"kind": "turn", "turn": {**view, "anchor": anchors[turn.id]}}
             written += 1
-            push(children.get(shown.id, []))
+            push(children.get(turn.id, []))

@@ -1,7 +1,7 @@
 """What a page shows of a turn: its badges and amounts, its texts with formulas and programs, what changed."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,9 +14,6 @@ from mars_env.types import INTERRUPTIONS, Completion, Tree, Turn, Verdict
 from mars_env.viewer.mathml import mathml
 from mars_env.viewer.programs import changed_lines, coloured
 from mars_env.viewer.prose import Colours, Formulas, prose
-
-Prompts = Callable[[Tree], Mapping[str, Sequence[tuple[str, str]]]]
-"""What each turn of a tree was asked: by turn id, messages as (role, text). Turns may be missing."""
 
 _THINKING = re.compile(r"^\s*<think>\s*|\s*</think>\s*$")
 _POINTS = 60
@@ -31,7 +28,6 @@ class Display:
     """How the turns of a page are shown.
 
     Attributes:
-        prompts: What each turn was asked, see `mars_env.agents.asked.prompts_of`; else no prompt is shown.
         advantages: By tree and turn id, as an estimator of `mars_env.trainers.advantages` gives them.
         max_turns: How many turns a page holds; `write_page` writes further pages for a larger run.
         max_characters: How much of one text is shown; less in a run of very many turns.
@@ -40,7 +36,6 @@ class Display:
         opened: Whether the trees are open from the start.
     """
 
-    prompts: Prompts | None = None
     advantages: Mapping[tuple[str, str], float] = field(default_factory=dict)
     max_turns: int = MAX_TURNS
     max_characters: int = MAX_CHARACTERS
@@ -62,6 +57,14 @@ class _Fold(NamedTuple):
     points: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is known of a tree while its turns are written: their anchors, and the turn of each prompt."""
+
+    anchors: Mapping[str, str]
+    prompts: dict[tuple[tuple[str, str], ...], str] = field(default_factory=dict)
+
+
 def shortened(text: str, limit: int) -> str:
     """The text made visible, without its middle if it is longer than the limit."""
     text = visible(text)
@@ -72,24 +75,24 @@ def shortened(text: str, limit: int) -> str:
 
 
 def turn_view(
-    turn: Turn, tree: Tree, by_id: Mapping[str, Turn], shown: Display, asked: Sequence[tuple[str, str]] = ()
+    turn: Turn, tree: Tree, by_id: Mapping[str, Turn], display: Display, page: Shown
 ) -> Mapping[str, Any]:
-    """A turn as the template shows it; `asked` are the messages of its prompt."""
+    """A turn as the template shows it; `page` holds the prompts that stand above it."""
     grade = turn.grade
     notes = [f"{k}: {v}" for k, v in turn.info.items() if k not in ("verdict", "malformed", "truncated")]
     feedback = grade.feedback if grade else ""
-    read = _Fold("Feedback for the next agent", shown.text(feedback)) if feedback else None
+    read = _Fold("Feedback for the next agent", display.text(feedback)) if feedback else None
     after = (_changed(turn, tree, by_id), read, _logprobs(turn.action.completions))
     return {
         "id": visible(turn.id),
         "agent": visible(turn.agent),
         "role": _ROLE_CLASSES.get(turn.role, "other"),
         "badges": _badges(turn, by_id, tree.final),
-        "amounts": _amounts(turn, shown.advantages.get((turn.tree_id, turn.id))),
-        "text": shown.text(turn.text),
-        "before": [fold for fold in (_prompt(asked, shown), *_calls(turn, shown)) if fold is not None],
+        "amounts": _amounts(turn, display.advantages.get((turn.tree_id, turn.id))),
+        "text": display.text(turn.text),
+        "before": [fold for fold in _calls(turn, display, page) if fold is not None],
         "after": [fold for fold in after if fold is not None],
-        "reason": shortened(grade.reason, 2000) if grade else "",
+        "reason": prose(shortened(grade.reason, 2000), display.formulas, display.colours) if grade else "",
         "notes": shortened(", ".join(notes), 2000),
     }
 
@@ -105,7 +108,8 @@ def _badges(turn: Turn, by_id: Mapping[str, Turn], final: str | None) -> list[tu
         found.append(("warn", "malformed"))
     reasons = {completion.finish_reason for completion in turn.action.completions}
     if interrupted := sorted(reasons & INTERRUPTIONS.keys()):
-        found += [("warn", f"cut off by the {reason.replace('_', ' ')}") for reason in interrupted]
+        labels = {reason: f"cut off by the {reason.replace('_', ' ')}" for reason in interrupted}
+        found += [("warn", "lost" if reason == "fault" else labels[reason]) for reason in interrupted]
     elif turn.action.truncated:
         found.append(("warn", "cut off"))
     if turn.id == final:
@@ -140,28 +144,37 @@ def _amounts(turn: Turn, advantage: float | None) -> list[str]:
     return found
 
 
-def _calls(turn: Turn, shown: Display) -> Iterator[_Fold | None]:
-    """The texts of several completions (of one what its turn does not show), each with the tools' answers."""
-    most = len(turn.action.completions)
+def _calls(turn: Turn, display: Display, page: Shown) -> Iterator[_Fold | None]:
+    """Prompts, texts of several completions (of one what its turn does not show), the tools' answers."""
+    most, before = len(turn.action.completions), tuple[tuple[str, str], ...]()
     for i, completion in enumerate(turn.action.completions):
-        several = _Fold(f"Call {i + 1} of {most}", shown.text(completion.text))
-        yield _thinking(turn, shown) if most == 1 else several
+        if not before or completion.messages[: len(before)] != before:  # else it continues what is shown
+            yield _prompt(turn, completion.messages, display, page)
+        before = completion.messages
+        several = _Fold(f"Call {i + 1} of {most}", display.text(completion.text))
+        yield _thinking(turn, display) if most == 1 else several
         for call in turn.action.calls:
             if call.completion == i:
                 title = f"Tool {visible(call.name) or '?'}, {call.outcome}, {call.seconds:.3g} s"
-                yield _Fold(title, shown.text(call.result), "tool" if call.outcome == "ok" else "tool warn")
+                yield _Fold(title, display.text(call.result), "tool" if call.outcome == "ok" else "tool warn")
 
 
-def _prompt(asked: Sequence[tuple[str, str]], shown: Display) -> _Fold | None:
-    if not asked:
+def _prompt(turn: Turn, messages: Sequence[tuple[str, str]], display: Display, page: Shown) -> _Fold | None:
+    """What the model was sent, formulas not drawn; a tree has each prompt once, other turns link to it."""
+    if not messages:
         return None
-    size = sum(len(text) for _, text in asked)
+    first = page.prompts.setdefault(tuple(messages), turn.id)
+    if first != turn.id:
+        link = Markup('<a href="#{}">as in turn {}</a>').format(page.anchors[first], visible(first))
+        return _Fold("Prompt", link)
+    size = sum(len(text) for _, text in messages)
     part = Markup('<span class="who">{}</span>\n{}')
-    html = Markup("\n\n").join(part.format(visible(role), shown.text(text)) for role, text in asked)
+    plain = ((visible(role), shortened(text, display.max_characters)) for role, text in messages)
+    html = Markup("\n\n").join(part.format(role, text) for role, text in plain)
     return _Fold(f"Prompt, {size:,} characters", html)
 
 
-def _thinking(turn: Turn, shown: Display) -> _Fold | None:
+def _thinking(turn: Turn, display: Display) -> _Fold | None:
     """What the model wrote besides the text that the others see."""
     written = turn.action.completions[0].text
     text = turn.text.strip()
@@ -169,8 +182,10 @@ def _thinking(turn: Turn, shown: Display) -> _Fold | None:
         return None
     if written.rstrip().endswith(text):
         inner = _THINKING.sub("", written.rstrip()[: len(written.rstrip()) - len(text)])
-        return _Fold(f"Thinking, {len(inner):,} characters", shown.text(inner), "thinking") if inner else None
-    return _Fold(f"All that the model wrote, {len(written):,} characters", shown.text(written), "thinking")
+        return (
+            _Fold(f"Thinking, {len(inner):,} characters", display.text(inner), "thinking") if inner else None
+        )
+    return _Fold(f"All that the model wrote, {len(written):,} characters", display.text(written), "thinking")
 
 
 def _changed(turn: Turn, tree: Tree, by_id: Mapping[str, Turn]) -> _Fold | None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from scipy import stats
+
 from studies.common.ledger import LedgerRow, SeedEstimate, over_seeds, seed_differences, seed_text, table
 
 Verdict = Literal["holds", "not shown", "refuted", "one seed only"]
@@ -71,6 +73,34 @@ def judge_all(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> list[Judged
             )
             judged.append(Judged(claim, by_seed, over_seeds(list(by_seed.values()))))
     return judged
+
+
+def p_value(differences: Sequence[float]) -> float:
+    """The two-sided p-value of a t-test that a mean over seeds is 0; 1 of fewer than two, or of equal ones.
+
+    Example:
+        >>> round(p_value([1.0, 2.0, 3.0]), 3)
+        0.074
+    """
+    if len(differences) < 2 or max(differences) - min(differences) < NO_WIDTH:
+        return 1.0
+    return float(stats.ttest_1samp(differences, 0.0).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values corrected for their number, in the same order, by Holm's step-down method.
+
+    Source: Holm (1979), A simple sequentially rejective multiple test procedure.
+
+    Example:
+        >>> [round(p, 3) for p in holm([0.04, 0.01, 0.03])]
+        [0.06, 0.03, 0.06]
+    """
+    corrected, largest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
 
 
 def claims_table(rows: Sequence[LedgerRow], claims: Sequence[Claim]) -> str:

@@ -26,9 +26,8 @@ from rich.console import Console
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.provenance import Provenance, provenance
-from mars_env.rollout import PipelineSettings
 from mars_env.trainers import TrainConfig
-from studies.common.claims import Claim
+from studies.common.claims import Claim, Judged, judge_all
 from studies.common.commits import commit_of, committed
 from studies.common.ledger import Ledger, LedgerRow, seeds_of, settings_hash
 from studies.common.pages import STUDIES, rendered, write
@@ -87,6 +86,8 @@ class Study:
     """One study: its folder holds its code, page (`README.md`), plan, ledger and perhaps `tuning.jsonl`.
 
     Attributes:
+        version: Change it with the recipe, or with anything else that decides a result: rows of another
+            version do not count any more.
         task: What is run, for the overview.
         starts: How many warm starts were trained from.
         play: Runs rows; decorate it with `arm_by_arm` if rows share nothing.
@@ -94,7 +95,6 @@ class Study:
             one the page has the tables of `columns` and `claims`, `more`, and where the rows come from.
         seeds: The plan's, such as "0-4"; `seeds_of_arm` where an arm has others.
         together: Whether the rows of a seed are made in one call of `play`.
-        beside: What decides a result beside the recipe; part of the settings' hash.
         columns: Metrics that are shown of a row, and their titles; by default all.
         measured: Metrics that need not repeat, such as seconds.
         unrepeatable: Arms whose rows depend on timing, or on the code of their commit.
@@ -107,6 +107,7 @@ class Study:
     """
 
     name: str
+    version: str
     task: str
     starts: str
     arms: Sequence[str]
@@ -118,7 +119,6 @@ class Study:
     seeds: str = "0-4"
     seeds_of_arm: Mapping[str, Sequence[int]] = field(default_factory=dict)
     together: bool = False
-    beside: Callable[[Any], Mapping[str, Any]] = _nothing
     columns: Mapping[str, str] = field(default_factory=dict)
     measured: Collection[str] = ()
     unrepeatable: Collection[str] = ()
@@ -147,13 +147,13 @@ class Study:
         return None if self.plan_of is None else STUDIES / (self.plan_of or self.name) / "plan.md"
 
     def settings(self, recipe: BaseModel | None = None) -> str:
-        """The hash of everything that decides a result except arm and seed."""
-        recipe = recipe or self.recipe
-        numbers, beside = _as_recorded(recipe.model_dump(mode="json")), self.beside(recipe)
-        return settings_hash({"recipe": numbers, **beside} if beside else numbers)
+        """What rows are made with: the version of the study, or a hash of another recipe than its own."""
+        if recipe is None or recipe == self.recipe:
+            return self.version
+        return settings_hash({"version": self.version, "recipe": recipe.model_dump(mode="json")})
 
     def rows(self) -> list[LedgerRow]:
-        """The ledger's rows of the present settings."""
+        """The ledger's rows of the present version."""
         return self.ledger.rows(self.settings())
 
     def plan_rows(self) -> list[Key]:
@@ -162,15 +162,22 @@ class Study:
 
     def page(self, rows: Sequence[LedgerRow]) -> str:
         """What the ledger decides of the study's page."""
-        missing = len(self.plan_rows()) - len(rows)
-        owed = f"**{missing} rows of the plan have not been run yet.**\n\n" if missing else ""
-        return owed + rendered(self.name, rows, self.widen(rows), study=self, **self.shown(rows))
+        planned = len(self.plan_rows())
+        done = f"**Incomplete: {len(rows)} of {planned} rows of the plan have been made.**\n\n"
+        return (done if len(rows) < planned else "") + rendered(
+            self.name, rows, self.widen(rows), study=self, **self.shown(rows)
+        )
+
+    def judged(self) -> list[Judged]:
+        """The claims, judged on the ledger; none while rows of the plan are missing."""
+        rows = self.rows()
+        return judge_all(self.widen(rows), self.claims) if len(rows) == len(self.plan_rows()) else []
 
     def write_page(self) -> None:
-        """Write what the ledger decides into the study's page, and its plots; each arm has a row."""
+        """Write what the ledger decides into the study's page, and its plots."""
         rows = self.rows()
-        if lacking := sorted({arm for arm, _ in self.plan_rows()} - {row.arm for row in rows}):
-            raise ConfigError(f"{self.ledger.path} lacks rows of {', '.join(lacking)}; run a seed")
+        if not rows:
+            raise ConfigError(f"{self.ledger.path} has no rows: run a seed")
         for name, content in self.plots(rows).items():
             (self.root / self.name / name).write_bytes(content)
         write(self.root / self.name / "README.md", "ledger", self.page(rows))
@@ -363,48 +370,7 @@ def _in_processes(make: Any, calls: Sequence[Any], jobs: int) -> Iterator[list[L
         pool.shutdown(cancel_futures=True)
 
 
-_FIRST: Final[Mapping[str, Any]] = {
-    "uniform_groups": "drop",
-    "shared_prefixes": False,
-    "correct_engine": False,
-}
-_NEWER: Final = {
-    **PipelineSettings().model_dump(mode="json", include={"refill"}),
-    **TrainConfig().model_dump(
-        mode="json",
-        include={
-            "batch_roles",
-            "dual_clip",
-            "kl_unbiased",
-            "gradient_checkpointing",
-            "most_logits",
-            "offload",
-            "call_cost",
-        },
-    ),
-    **_FIRST,
-    "tools": "",
-    "shown": 6,
-}
-"""Settings that are newer than the first rows, and what those rows were made with."""
-
-
 def recorded_config(**settings: Any) -> TrainConfig:
     """The settings of training of a study whose rows are older than some defaults."""
-    return TrainConfig(betas=(0.9, 0.98), **_FIRST, **settings)
-
-
-def _as_recorded(value: Any) -> Any:
-    """A recipe's plain data in the form of the first rows: every clip named, old names, no newer setting."""
-    if not isinstance(value, dict):
-        return value
-    if "uniform_groups" in value:
-        loss = TrainConfig.model_validate(value)
-        named = {"clip_low": loss.clip[0], "clip_high": loss.clip[1], "aggregation": loss.mean}
-        value = value | named
-    missing = object()
-    return {
-        "max_staleness" if name == "staleness" else name: _as_recorded(part)
-        for name, part in value.items()
-        if part != _NEWER.get(name, missing)
-    }
+    older = {"uniform_groups": "drop", "shared_prefixes": False}
+    return TrainConfig(betas=(0.9, 0.98), **older, **settings)

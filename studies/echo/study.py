@@ -1,41 +1,42 @@
 """Rollouts and training apart, in miniature: what staleness saves in waiting, and what it costs in reward.
 
-A learner and a sampler, each a process, on one machine, with injected latencies. Rewards repeat to the digit,
-since each turn is sampled by weights exactly as old as the bound allows; times do not.
+A learner and a sampler, each a process on one machine's Ray, with injected latencies. Rewards repeat to the
+digit, since each turn is sampled by weights exactly as old as the bound allows; times do not.
 """
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import torch
 
-from mars_env.envs import Game, Solve
+from mars_env.distributed.cluster import load_ray
+from mars_env.distributed.samplers import SamplerFleet
+from mars_env.distributed.settings import RaySamplers
+from mars_env.envs import Game, solve
 from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.grading.rubrics import RubricGrader, WeightedSum
 from mars_env.loggers import Logger
 from mars_env.models import BatchLimits, HFModel
 from mars_env.rollout import PipelineSettings
-from mars_env.trainers.local import Policy
+from mars_env.trainers.elsewhere import sampling_agents
 from mars_env.trainers.loop import train
+from mars_env.trainers.policy import Policy
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.swarm import SamplerSettings, Swarm, SwarmSettings, run_sampler
-from mars_env.trainers.swarm.sampler import Connection
 from mars_env.trainers.team import Team, refresher
-from mars_env.types import Action, Observation
 from studies.common.claims import Claim
 from studies.common.episodes import mean, mean_reward
 from studies.common.ledger import Frozen, LedgerRow
 from studies.common.study import Result, Run, Study, arm_by_arm
-from studies.rubrics.lock import guesser, locks, opener, played, run_settings, step_is_right
+from studies.echo.capacity import Capacity
+from studies.rubrics.lock import SlowAgent, guesser, locks, opener, played, run_settings, step_is_right
 
 MEASURED: Final = ("idle", "expected_idle", "period")
 """Figures that depend on the machine, and do not repeat."""
@@ -88,7 +89,7 @@ CLAIMS: Final = (
 
 def settings(seed: int, bound: int, clipped: bool, recipe: Recipe) -> RunSettings:
     """As in the other studies of locks, but for staleness and clipping."""
-    usual = run_settings(seed, recipe, None)
+    usual = run_settings(seed, recipe)
     train = usual.train.model_copy(update={} if clipped else UNCLIPPED)
     return usual.model_copy(update={"pipeline": PipelineSettings(staleness=bound), "train": train})
 
@@ -103,72 +104,57 @@ def fresh(recipe: Recipe) -> HFModel:
 def game() -> Game:
     """The share of right places is the reward; programs judge them."""
     grader = RubricGrader(aggregate=WeightedSum(), checks={"step": step_is_right})
-    return Game(Solve(), grader, rewards={"solver": RubricReward(WeightedSum())})
+    return Game(solve(), grader, rewards={"solver": RubricReward(WeightedSum())})
 
 
 # ----------------------------------------------------------------------------------- the sampler's process
 
 
-@dataclass(frozen=True)
-class Far:
-    """The opener, which takes a while."""
-
-    agent: Any
-    seconds: float
-    policy: str = "opener"
-
-    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Act, late."""
-        await asyncio.sleep(self.seconds)
-        return list(await self.agent.act(observation, n, seed))
-
-
-@dataclass(frozen=True)
-class Slow:
-    """Weights that take a while to arrive."""
-
-    weights: Connection
-    seconds: float
-
-    async def fetch(self, publication: Any) -> Any:
-        """Fetch, late."""
-        await asyncio.sleep(self.seconds)
-        return await self.weights.fetch(publication)
-
-
-def sampler(runs: Any) -> None:
-    """The process of the sampler: serves one learner after the other, until it gets None."""
+def far_opener(recipe: Recipe) -> dict[str, SlowAgent]:
+    """The sampler's agent; its weights come from the learner."""
     torch.set_num_threads(1)
-    while (run := runs.get()) is not None:
-        url, recipe = run[0], Recipe.model_validate(run[1])
-        model = fresh(recipe.model_copy(update={"warm_start": 1}))  # its weights come from the learner
-        asyncio.run(sample(url, model, recipe))
+    model = fresh(recipe.model_copy(update={"warm_start": 1}))
+    return {"solver_0": SlowAgent(opener(model), recipe.rollout_seconds)}
 
 
-async def sample(url: str, model: HFModel, recipe: Recipe) -> None:
-    """Act for one learner."""
-    await run_sampler(
-        {"solver_0": Far(opener(model), recipe.rollout_seconds)},
-        {"opener": model},
-        url,
-        SamplerSettings(refresh="demanded"),
-        weights=Slow(Connection(url), recipe.spread_seconds),
-    )
+def late(states: Any, seconds: float) -> Any:
+    """Weights that take a while to arrive."""
+    time.sleep(seconds)
+    return states
+
+
+class LateFleet(SamplerFleet):
+    """A sampler whose weights take `seconds` to arrive."""
+
+    seconds = 0.0
+
+    def put(self, states: Any) -> Any:
+        """A task of Ray in place of an object."""
+        ray = load_ray()
+        return ray.remote(late).options(num_cpus=0).remote(states, self.seconds)
+
+
+def fleet(team: Team, recipe: Recipe, bound: int) -> LateFleet:
+    """One sampler, which acts with weights exactly as old as the bound allows."""
+    make = partial(sampling_agents, partial(far_opener, recipe), frozenset(team.policies), True)
+    started = LateFleet(team.agents, make, RaySamplers(count=1, refresh="demanded"), bound)
+    started.seconds = recipe.spread_seconds
+    return started
 
 
 @contextmanager
-def samplers() -> Iterator[Any]:
-    """A queue of runs, for a sampler in a process of its own."""
-    context = get_context("spawn")
-    runs = context.SimpleQueue()
-    process = context.Process(target=sampler, args=(runs,), daemon=True)
-    process.start()
+def running_ray() -> Iterator[None]:
+    """One Ray for all rows, whose processes find this study."""
+    ray = load_ray()
+    variables = {"PYTHONPATH": str(Path(__file__).parents[2]), "RAY_USAGE_STATS_ENABLED": "0"}
+    ray.init(
+        "local", num_cpus=1, include_dashboard=False, logging_level="ERROR",
+        runtime_env={"env_vars": variables},
+    )  # fmt: skip
     try:
-        yield runs
+        yield
     finally:
-        runs.put(None)
-        process.join(30)
-        process.kill()
+        ray.shutdown()
 
 
 # ----------------------------------------------------------------------------------- the learner's process
@@ -197,35 +183,40 @@ class Clock(Logger):
         waited = sum(row["seconds/waited"] for row in self.rows[first + 1 :])
         return {"idle": waited / elapsed, "period": elapsed / (len(self.at) - 1 - first)}
 
+    def update_seconds(self) -> float:
+        """Seconds of an update, without the waiting before it."""
+        figures = self.figures()
+        return figures["period"] * (1 - figures["idle"])
+
 
 @arm_by_arm
 async def play(arm: str, run: Run) -> Result:
     """Train one arm on the locks of a seed."""
-    seed, recipe, runs = run.seed, run.recipe, run.resource
+    seed, recipe = run.seed, run.recipe
     bound, clipped = ARMS[arm]
-    wanted, problems = settings(seed, bound, clipped, recipe), locks(seed)[: recipe.locks]
+    chosen, problems = settings(seed, bound, clipped, recipe), locks(seed)[: recipe.locks]
     model, clock = fresh(recipe), Clock(recipe.settled)
     policies = {"opener": Policy(model.module, model.tokenizer)}
+    team = Team({"solver_0": opener(model)}, policies, refresher({"opener": model}))
     detail: dict[str, Any] = {}
+    figures: dict[str, float] = {}
     if arm == ALONE:
-        team = Team({"solver_0": opener(model)}, policies, refresher({"opener": model}))
-        await train(game(), team, problems, wanted, loggers=[clock])
-        figures = {}
+        await train(game(), team, problems, chosen, loggers=[clock])
     else:
-        with tempfile.TemporaryDirectory() as folder:
-            chosen = SwarmSettings(max_staleness=bound, patience=300)
-            async with Swarm({"solver_0": "opener"}, policies, folder, chosen) as swarm:
-                runs.put((swarm.url, recipe.model_dump()))
+        async with fleet(team, recipe, bound) as samplers:
 
-                def refresh(policies: Mapping[str, Policy]) -> None:
-                    time.sleep(recipe.update_seconds)
-                    swarm.publish(policies)
+            def refresh(policies: Mapping[str, Policy]) -> None:
+                time.sleep(recipe.update_seconds)
+                samplers.publish(policies)
 
-                await train(
-                    game(), replace(swarm.team, refresh=refresh), problems, wanted, loggers=[swarm, clock]
-                )
-            plan = swarm.capacity()
-        assert plan is not None
+            players = replace(team, agents=samplers.agents, refresh=refresh)
+            await train(game(), players, problems, chosen, loggers=[clock])
+        plan = Capacity(
+            update_seconds=clock.update_seconds(),
+            spread_seconds=recipe.spread_seconds,
+            rollout_seconds=recipe.rollout_seconds,
+            max_staleness=bound,
+        )
         figures = {**clock.figures(), "expected_idle": plan.idle(1)}
         detail = {"capacity": plan.model_dump(), "samplers": plan.samplers}
     rewards = [row["role/solver/reward"] for row in clock.rows]
@@ -258,6 +249,7 @@ def shown(made: Sequence[LedgerRow]) -> dict[str, str]:
 
 STUDY = Study(
     name="echo",
+    version="6d4363bc39ad",
     task="Echo: two processes",
     starts="1",
     arms=tuple(ARMS),
@@ -268,6 +260,7 @@ STUDY = Study(
     shown=shown,
     claims=CLAIMS,
     measured=MEASURED,
-    resources=samplers,
+    unrepeatable=tuple(arm for arm, (bound, _) in ARMS.items() if bound),  # their loss is another one now
+    resources=running_ray,
     note=" (but for idle times)",
 )

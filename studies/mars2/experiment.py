@@ -12,12 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from mars_env import load_problems
 from mars_env.envs import Game
 from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.selection import First, Highest, Selection, Vote, candidates
-from mars_env.envs.tree_search import TreeSearch, TreeSearchSettings
-from mars_env.envs.visibility import shown_turns
+from mars_env.envs.tree_search import TreeSearchSettings, searched, tree_search
+from mars_env.envs.visibility import visible_turns
 from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.miniature.experiment import metrics_of
 from mars_env.models.hf import HFModel
@@ -29,6 +28,7 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import SampledModel, make_team
 from mars_env.types import Agent, Problem, Ratings, Tree, Turn
 from studies.common.episodes import played_often, warm_started
+from studies.common.nibbles import nibbles_problems
 from studies.mars2.agents import MiniatureCoder
 from studies.mars2.grader import NibbleGrader, tables_of
 from studies.mars2.protocol import read_program
@@ -86,21 +86,21 @@ def warm_model(model: str, seed: int, recipe: Mars2Recipe, cache: Path) -> HFMod
 
 
 def training_game(arm: Mars2Arm, recipe: Mars2Recipe) -> Game:
-    """The environment ``nibbles-tree-search`` with ``schedule="training"``, graded by `NibbleGrader`."""
+    """A tree search on nibbles with ``schedule="training"``, graded by `NibbleGrader`."""
     settings = recipe.trained(arm.search, arm.budget)
     return _game(settings, _agents_of(arm), NibbleGrader(score=recipe.train_score))
 
 
 def evaluation_game(settings: TreeSearchSettings, agents: int) -> Game:
-    """The environment ``nibbles-tree-search`` at test time, as ``make`` makes it but for the grader."""
+    """A tree search on nibbles at test time, as ``make`` makes it but for the grader."""
     seen = settings.model_copy(update={"search_grader": NibbleGrader(tests="public", score=settings.score)})
     return _game(seen, agents, NibbleGrader())
 
 
 def _game(settings: TreeSearchSettings, agents: int, grader: NibbleGrader) -> Game:
-    rules = TreeSearch.from_settings(settings, kind="code", agents=agents)
-    visibility = settings.visibility("code")
-    return Game(rules, grader, rewards=TreeSearch.rewards, grower=SearchGrower, visibility=visibility)
+    rules = tree_search(**{**dict(settings), "kind": "code", "agents": agents})
+    rewards, visibility = {"coder": searched}, settings.visibility("code")
+    return Game(rules, grader, rewards=rewards, grower=SearchGrower, visibility=visibility)
 
 
 def _agents_of(arm: Mars2Arm) -> int:
@@ -140,16 +140,16 @@ def _coder(name: str, model: SampledModel) -> Agent:
 
 def training_problems(seed: int, recipe: Mars2Recipe = RECIPE) -> ProblemSet:
     """The training problems of a seed, without end."""
-    return load_problems("nibbles", **_asked(recipe), seed=seed, split="train")
+    return nibbles_problems(**_asked(recipe), seed=seed, split="train")
 
 
 def held_out(seed: int, recipe: Mars2Recipe = RECIPE) -> ProblemSet:
     """The evaluation problems of a seed; no training problem shows the same examples."""
-    return load_problems("nibbles", **_asked(recipe), seed=seed, split="test", n=recipe.problems)
+    return nibbles_problems(**_asked(recipe), seed=seed, split="test")[: recipe.problems]
 
 
 def _asked(recipe: Mars2Recipe) -> Mapping[str, Any]:
-    return {"registers": 2, "level": recipe.level, "shown": recipe.warm_start.shown}
+    return {"level": recipe.level, "shown": recipe.warm_start.shown}
 
 
 async def search(
@@ -187,7 +187,7 @@ async def chosen_by(selection: Selection, trees: Sequence[Tree]) -> list[Tree]:
     """The same searches with another rule for the final choice."""
     chosen = []
     for tree in trees:
-        shown = shown_turns(candidates(tree.turns))
+        shown = visible_turns(candidates(tree.turns))
         choice = await selection.choose(replace(tree.problem, reference=None), shown, 0)
         chosen.append(replace(tree, final=choice.turn))
     return chosen
@@ -316,8 +316,8 @@ async def evaluate_team(
             runs[name] = await chosen_by(selection, runs["search"])
         runs["t-plus"] = await search(trained, recipe.t_plus(REWARD_MODEL), seed, recipe)
         runs["depth"] = await chosen_by(First(), runs["t-plus"])
-        preset = TreeSearch.from_settings(
-            "t-plus", kind="code", tokens=recipe.tokens, reward_model=REWARD_MODEL
+        preset = tree_search(
+            schedule="t-plus", kind="code", tokens=recipe.tokens, reward_model=REWARD_MODEL
         ).settings
         runs["preset"] = await search(trained, preset, seed, recipe)
         for name, wave in (("t-plus", None), ("t-plus stopped", recipe.wave)):

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from mars_env.errors import ConfigError
-from mars_env.problems.code_nibbles import nibble_table
 from mars_env.types import Grade, Problem
+from studies.common.nibbles import nibble_table
 from studies.mars2.protocol import Pair, read_program
 
 BACKEND = "nibble tables"

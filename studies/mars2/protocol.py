@@ -15,8 +15,8 @@ from typing import Final
 
 from mars_env.errors import ConfigError
 from mars_env.grading.code.extract import extract_program
-from mars_env.problems.code_nibbles import NIBBLE_OPERATIONS, PUBLIC, nibble_line, nibble_pair_program
 from mars_env.types import Observation
+from studies.common.nibbles import NIBBLE_OPERATIONS, PUBLIC, nibble_line, nibble_pair_program
 
 PAD, END = "<|pad|>", "<|end|>"
 OLD = "<|old|>"
@@ -100,7 +100,7 @@ def prompt(observation: Observation, role: int = 0) -> str:
     examples = "".join(f"f({x}, {r}) = {y}\n" for x, r, y in _EXAMPLE.findall(str(observation["problem"])))
     if not examples or any(f"{line}\n" not in _EXAMPLES for line in examples.splitlines()):
         raise ConfigError(
-            "the miniature of MARS2 plays problems of the set nibbles with registers=2, and this is another: "
+            "the miniature of MARS2 plays problems of the set nibbles, and this is another: "
             f"{str(observation['problem'])[:60]!r}"
         )
     if observation.get("mode") != "refine":

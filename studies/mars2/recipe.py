@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from pydantic import PositiveInt
 
-from mars_env.envs.tree_search import TreeSearch, TreeSearchSettings
+from mars_env.envs.tree_search import TreeSearchSettings, tree_search
 from mars_env.trainers.config import TrainConfig, TreeCredit
 from mars_env.types import RewardModel
 from studies.common.ledger import Frozen
@@ -65,7 +65,8 @@ class Mars2Recipe(Frozen):
     def _budgeted(self, schedule: str, **settings: Any) -> TreeSearchSettings:
         budget = {"nodes": 4 * self.tokens, "tokens": self.tokens, "wave": self.wave}
         usual = {"kind": "code", "score": "fraction", **budget}
-        return TreeSearch.from_settings(schedule, **{**usual, **settings}).settings
+        found: TreeSearchSettings = tree_search(schedule=schedule, **{**usual, **settings}).settings
+        return found
 
     def trained(self, algorithm: str, models: int) -> TreeSearchSettings:
         """The search in training: half of a tree's nodes are chosen together, then the other half."""

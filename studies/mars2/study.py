@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from mars_env.envs.tree_search import T_PLUS
 from mars_env.viewer.plots import training_curves
 from studies.common.claims import Claim
 from studies.common.episodes import mean
@@ -14,7 +13,7 @@ from studies.common.ledger import LedgerRow, arm_estimate
 from studies.common.pages import seconds_of_seeds
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.mars2.experiment import ARMS, evaluate_team, train_team
-from studies.mars2.recipe import QUICK, RECIPE, Mars2Recipe
+from studies.mars2.recipe import QUICK, RECIPE
 
 ARM = {arm.name: arm for arm in ARMS}
 
@@ -25,11 +24,6 @@ SEARCHES = {
     "search_pass@1": "AB-MCTS",
 }
 CURVES = ("untrained", "single", "homogeneous", "equal pair", "heterogeneous")
-
-
-def beside(_: Mars2Recipe) -> dict[str, Any]:
-    """What decides a result beside the recipe."""
-    return {"t-plus": T_PLUS.model_dump(mode="json")}
 
 
 @arm_by_arm
@@ -89,6 +83,7 @@ def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
 PAIR, PASS = "heterogeneous", "search_pass@1"
 STUDY = Study(
     name="mars2",
+    version="f316bb57127c",
     task="MARS2",
     starts="1 for each seed and model",
     arms=tuple(ARM),
@@ -111,7 +106,6 @@ STUDY = Study(
             "T+, all parts, above the search without them", PAIR, "t-plus_pass@1", PAIR, "no-feedback_pass@1"
         ),
     ),
-    beside=beside,
     columns=SEARCHES,
     measured=("cpu_seconds",),
     plan_of=None,

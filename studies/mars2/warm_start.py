@@ -15,7 +15,10 @@ import torch.nn.functional as F
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
-from mars_env.problems.code_nibbles import (
+from mars_env.problems.generated import split_of
+from mars_env.seeds import derive_seed
+from studies.common.ledger import Frozen
+from studies.common.nibbles import (
     PUBLIC,
     Nibbles,
     is_varied,
@@ -23,9 +26,6 @@ from mars_env.problems.code_nibbles import (
     nibble_table,
     shown_inputs,
 )
-from mars_env.problems.generated import split_of
-from mars_env.seeds import derive_seed
-from studies.common.ledger import Frozen
 from studies.mars2 import protocol as p
 
 TOKEN_IDS: Final = {token: i for i, token in enumerate(p.VOCABULARY)}
@@ -63,7 +63,7 @@ def coder_tokenizer() -> PreTrainedTokenizerFast:
 
 def draw(rng: random.Random, lean: float, settings: WarmStart) -> p.Pair:
     """Draw a program of the split ``"train"``: the first register has a chain with probability `lean`."""
-    source = Nibbles(settings.least, settings.most, settings.mix, 2, settings.shown)
+    source = Nibbles(settings.least, settings.most, settings.mix, settings.shown)
     public = shown_inputs(settings.shown)
     while True:
         u = source.chain(rng, arithmetic=True) if rng.random() < lean else []

@@ -259,6 +259,7 @@ def shown(_: Sequence[LedgerRow]) -> dict[str, Any]:
 
 STUDY = Study(
     name="mars2_choice",
+    version="75247012b1fc",
     task="MARS2's final choice",
     starts="1 for each seed and model",
     arms=tuple(ARM),

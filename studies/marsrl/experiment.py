@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mars_env.envs import Game, Solve, SolveVerifyCorrect, chains, team_outcome
-from mars_env.envs.solve_verify_correct import SOLVER
+from mars_env.envs import Game, chains, self_refine, solve, solve_verify_correct, team_outcome
+from mars_env.envs.marsrl import SOLVER
 from mars_env.evaluation.baselines import (
     Baseline,
     majority_vote,
@@ -18,7 +18,7 @@ from mars_env.evaluation.baselines import (
     single,
     token_budget,
 )
-from mars_env.evaluation.trees import answers_of_grading, first_attempts, sampled_tokens
+from mars_env.evaluation.trees import final_answer, first_attempts, sampled_tokens
 from mars_env.grading import grader_for
 from mars_env.loggers import Logger
 from mars_env.miniature import CHECKPOINT, load
@@ -89,7 +89,7 @@ def set_up(
     """What `mars_env.trainers.train` takes to train an arm, in its order; `models` are by role."""
     config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles, **arm.changes})
     settings = recipe.marsrl.model_copy(update={"seed": seed, "train": config})
-    game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
+    game = Game(solve_verify_correct(**recipe.training), grader_for("math"))
     if arm.chains is not None:
         game = replace(game, grower=chains(arm.chains))
         settings = settings.model_copy(update={"rollouts": None})
@@ -126,15 +126,15 @@ async def equal_token_baselines(
     problems = held_out(seed, recipe)
     model = trained.models["solver"]
     tries = affordable(trees)
-    alone = Game(Solve(), grader_for("math"))
+    alone = Game(solve(), grader_for("math"))
     samples = math.ceil(1.25 * tries) + 1
     votes = await played_often(alone, _solver(model, recipe), problems, samples, seed)
-    refining = Game(Solve(revisions=math.ceil(1.5 * tries)), grader_for("math"))
+    refining = Game(self_refine(revisions=math.ceil(1.5 * tries)), grader_for("math"))
     refined = await played_often(refining, _solver(model, recipe), problems, 1, seed)
     on = _solver(model, recipe, limit=math.ceil(token_budget(trees)))
     writing = await played_often(alone, on, problems, 1, seed)
     return {
-        "majority": majority_vote(trees, votes, answers_of_grading(votes)),
+        "majority": majority_vote(trees, votes, final_answer),
         "refinement": refinement(trees, refined),
         "going_on": single(trees, writing, "Single agent, going on writing"),
     }
@@ -151,7 +151,7 @@ async def continuing_baselines(
     """
     problems = held_out(seed, recipe)
     budget = token_budget(trees)
-    alone = Game(Solve(), grader_for("math"))
+    alone = Game(solve(), grader_for("math"))
     found = {}
     for name, afresh in (("continuing", False), ("afresh", True)):
         solver = ContinuingSolver(
@@ -163,7 +163,7 @@ async def continuing_baselines(
         samples = math.ceil(1.25 * votes)
         attempts += await played_often(alone, {SOLVER: solver}, problems, samples, seed, first=1)
         found[name] = majority_vote(
-            trees, attempts, answers_of_grading(attempts), name=f"Single agent, {name}, majority vote"
+            trees, attempts, final_answer, name=f"Single agent, {name}, majority vote"
         )
     return found
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mars_env.envs import Game, Solve, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import ChainState, Schedule
+from mars_env.envs import Game, self_refine, solve_verify_correct
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.grading import grader_for
@@ -62,12 +60,6 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def beside(_: Recipe) -> dict[str, Any]:
-    """What decides a result beside the recipe."""
-    stages = [stage.model_dump(mode="json") for stage in REFINING_STAGES]
-    return {"stages": stages, "revisions": REVISIONS}
-
-
 def team_rows() -> list[LedgerRow]:
     """The rows of the trained team as rows of this study, with the figures' names here."""
     names = {FIRST: SOLVER, LAST: SYSTEM, TOKENS: "tokens"}
@@ -95,30 +87,45 @@ def budget_of(seed: int) -> float:
 async def run_team(seed: int, recipe: Recipe) -> Result:
     """Train the team as the first study does, and play it with more corrections."""
     trained = await train_arm(marsrl.ARM["all"], seed, recipe)
-    rules = SolveVerifyCorrect(Schedule(rounds=CORRECTIONS, accept_after=recipe.inference.accept_after))
-    game = Game(rules, grader_for("math"))
-    trees = await play_held_out(game, trained.agents(recipe), seed, recipe)
-    right, tokens = by_correction(trees, rules)
+    accept_after = recipe.inference["accept_after"]
+    rules = solve_verify_correct(rounds=CORRECTIONS, accept_after=accept_after)
+    trees = await play_held_out(Game(rules, grader_for("math")), trained.agents(recipe), seed, recipe)
+    right, tokens = by_correction(trees, CORRECTIONS, accept_after)
     figures = {FIRST: right[0], LAST: right[-1], TOKENS: tokens[-1]}
     return Result(figures, {"by_correction": right, "tokens_by_correction": tokens})
 
 
-def by_correction(trees: Sequence[Tree], rules: SolveVerifyCorrect) -> tuple[list[float], list[float]]:
+def by_correction(
+    trees: Sequence[Tree], corrections: int, accept_after: int
+) -> tuple[list[float], list[float]]:
     """Accuracy and mean tokens if the team may correct 0, 1, ... times: the beginnings of the episodes."""
-    right, tokens = np.zeros((2, len(trees), rules.schedule.rounds + 1))
+    right, tokens = np.zeros((2, len(trees), corrections + 1))
     for row, tree in enumerate(trees):
-        state, found, spent = ChainState(tree.problem), [], 0
+        is_solution_right, passes, is_judged, spent = list[bool](), list[int](), False, 0
         for turn in tree.turns:
             spent += sampled_tokens(turn)
             if turn.grade is not None:
-                found.append(is_right(turn) is True)
-                state = replace(state, solutions=(*state.solutions, (turn.text, False)))
+                is_solution_right.append(is_right(turn) is True)
+                passes.append(0)
+                is_judged = False
             else:
-                judged = (len(found) - 1, turn.info["verdict"] == "Correct")
-                state = replace(state, judgements=(*state.judgements, judged))
-            right[row, len(found) - 1 :] = found[rules.final(state) or 0]
-            tokens[row, len(found) - 1 :] = spent
+                passes[-1] += turn.info["verdict"] == "Correct"
+                is_judged = True
+            last = len(passes) - 1
+            right[row, last:] = is_solution_right[answer_so_far(passes, is_judged, accept_after)]
+            tokens[row, last:] = spent
     return right.mean(axis=0).tolist(), tokens.mean(axis=0).tolist()
+
+
+def answer_so_far(passes: Sequence[int], is_judged: bool, accept_after: int) -> int:
+    """Which solution is the answer of an episode that ends here, given how often each was judged correct.
+
+    The last one, if it is accepted or not judged yet; else the one most often judged correct, the earliest of
+    equals.
+    """
+    if not is_judged or passes[-1] >= accept_after:
+        return len(passes) - 1
+    return passes.index(max(passes))
 
 
 @arm_by_arm
@@ -134,14 +141,14 @@ async def run_agent(arm: str, run: Run) -> Result:
     model, history = load(start, name="refining"), list[StepMetrics]()
     agent = partial(RefiningSolver, temperature=recipe.temperature)
     if arm == "trained":
-        game = Game(Solve(revisions=REVISIONS), grader_for("math"))
+        game = Game(self_refine(revisions=REVISIONS), grader_for("math"))
         settings = recipe.marsrl.model_copy(update={"seed": seed})
         history = await learned(
             model, game, training_problems(seed), settings, lambda _, own: agent(own, policy=own.name)
         )
     budget = budget_of(seed if recipe == RECIPE else 0)
     # No solution has more than SOLUTION_TOKENS, but revisions may be much shorter.
-    most = Solve(revisions=math.ceil(4 * budget / protocol.SOLUTION_TOKENS))
+    most = self_refine(revisions=math.ceil(4 * budget / protocol.SOLUTION_TOKENS))
     trees = await play_held_out(Game(most, grader_for("math")), {"solver_0": agent(model)}, seed, recipe)
     found = at_budget(trees, budget)
     figures = {FIRST: found.first, LAST: found.last, TOKENS: found.tokens}
@@ -218,6 +225,7 @@ def means(curves: Sequence[Sequence[float]]) -> list[float]:
 
 STUDY = Study(
     name="marsrl_refining",
+    version="a55095e7ebaf",
     task="one agent that revises",
     starts="1, made poor on purpose",
     arms=ARMS,
@@ -227,7 +235,6 @@ STUDY = Study(
     play=play,
     shown=shown,
     claims=CLAIMS,
-    beside=beside,
     columns=COLUMNS,
     widen=beside_the_team,
 )

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mars_env.envs import Game, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import Schedule
+from mars_env.envs import Game, solve_verify_correct
 from mars_env.evaluation.baselines import Baseline, checked_attempts, retries, weighted_vote
-from mars_env.evaluation.trees import answers_of_grading
+from mars_env.evaluation.trees import final_answer
 from mars_env.grading import grader_for
 from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.experiment import TrainedMiniature, evaluate_team
@@ -131,14 +130,6 @@ SHOWN_CLAIMS = tuple(claim for claim in CLAIMS if claim.text.partition(": ")[2] 
 """The primary comparisons from every warm start that has them."""
 
 
-def beside(_: Recipe) -> dict[str, Any]:
-    """What decides a result beside the recipe."""
-    starts = {s.name: [s.seed, [stage.model_dump(mode="json") for stage in s.stages]] for s in STARTS}
-    every = (*EVERYWHERE, *POOR_ONLY, *SEVERAL_UPDATES)
-    arms = {arm.name: [arm.chains, arm.shared_reward, dict(arm.changes)] for arm in every}
-    return {"starts": starts, "arms": arms}
-
-
 def checkpoint(start: Start, run: Run) -> Path:
     """The checkpoint of a warm start; the shipped one is there already."""
     if start is POOR:
@@ -165,13 +156,12 @@ async def verified_baselines(
     trained: TrainedMiniature, trees: Sequence[Tree], seed: int, recipe: Recipe
 ) -> dict[str, Baseline]:
     """What the trained Solver and Verifier reach without a Corrector at the System's tokens."""
-    game = Game(SolveVerifyCorrect(Schedule(rounds=0)), grader_for("math"))
+    game = Game(solve_verify_correct(rounds=0), grader_for("math"))
     samples = math.ceil(1.25 * affordable(trees)) + 1
     pool = await play_held_out(game, trained.agents(recipe), seed, recipe, samples)
-    answer_of = answers_of_grading(pool)
-    if not any(checked_attempts(pool, answer_of).values()):
+    if not any(checked_attempts(pool, final_answer).values()):
         return {}
-    return {"weighted": weighted_vote(trees, pool, answer_of), "retries": retries(trees, pool)}
+    return {"weighted": weighted_vote(trees, pool, final_answer), "retries": retries(trees, pool)}
 
 
 async def transferred(row: Row, trained: TrainedMiniature, run: Run) -> dict[str, float | None]:
@@ -198,6 +188,7 @@ def shown(_: Sequence[LedgerRow]) -> dict[str, Any]:
 
 STUDY = Study(
     name="marsrl_robustness",
+    version="44fded54533f",
     task="MarsRL from other warm starts",
     starts="1 of 4, the one that is named",
     arms=tuple(ROWS),
@@ -208,6 +199,5 @@ STUDY = Study(
     shown=shown,
     claims=SHOWN_CLAIMS,
     seeds_of_arm={name: row.seeds for name, row in ROWS.items()},
-    beside=beside,
     columns=COLUMNS,
 )

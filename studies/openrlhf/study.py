@@ -22,8 +22,9 @@ from mars_env.miniature.experiment import TrainedMiniature, evaluate_team, metri
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
 from mars_env.rollout.staleness import age
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.loop import fit
+from mars_env.trainers.policy import Policy
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.rollouts import rollouts
 from mars_env.viewer.plots import training_curves
@@ -39,8 +40,6 @@ COLUMNS = ANSWERS | REPAIRS
 HEADS = 32
 """Width of attention heads that vLLM's kernels for CPUs know."""
 MICRO = 48
-ROWS_OF_A_PROBLEM = 72
-"""At most; a whole update is one optimizer step."""
 GROUPS_OF_A_PROBLEM = 7.7
 """On average in earlier runs."""
 AGENTS = "mars_env.trainers.miniature.agents:team"
@@ -49,30 +48,28 @@ AGENTS = "mars_env.trainers.miniature.agents:team"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to train: OpenRLHF's flags, or None for the local trainer.
+    """One way to train: settings of OpenRLHF's run file by path, or None for the local trainer.
 
     `stale` is how the local loss differs with groups as old as OpenRLHF's asynchronous ways have; with `late`
-    all are one update old. The settings' hash leaves `exploratory` ways out, which came after the first rows.
+    all are one update old. `past` ways have a loss that the library no longer has, and rows of their commit.
     """
 
     title: str
-    flags: Mapping[str, str | None] | None = field(default_factory=dict)
+    settings: Mapping[str, Any] | None = field(default_factory=dict)
     float32: bool = False
     stale: Mapping[str, Any] | None = None
     late: bool = False
-    exploratory: bool = False
+    past: bool = False
 
     @property
     def repeats(self) -> bool:
         """Whether a row repeats to the digit: rollouts on vLLM, or beside the updates, depend on timing."""
-        return self.flags is None and (self.stale is None or self.late)
+        return self.settings is None and not self.past and (self.stale is None or self.late)
 
 
-THRESHOLD = "--algo.advantage.is_correction_threshold"
-STALE: Final[Mapping[str, str | None]] = {"--train.async_enable": None, "--mars.staleness": "1"}
-PARTIAL: Final[Mapping[str, str | None]] = {**STALE, "--train.partial_rollout_enable": None}
-RATIO: Final[Mapping[str, Any]] = {"old_logprobs": None}
-WEIGHTS: Final[Mapping[str, Any]] = {"old_logprobs": None, "tis_cap": 5.0, "tis_veto": None}
+STALE: Final[Mapping[str, Any]] = {"pipeline.staleness": 1}
+PARTIAL: Final[Mapping[str, Any]] = {**STALE, "openrlhf.train.partial_rollout_enable": True}
+WEIGHTS: Final[Mapping[str, Any]] = {"tis_cap": 5.0, "tis_veto": None}
 LOCAL = "local"
 WAYS: Final[Mapping[str, Way]] = {
     LOCAL: Way("the local trainer", None),
@@ -84,28 +81,28 @@ WAYS: Final[Mapping[str, Way]] = {
         float32=True),
     "local, asynchronous": Way(
         "the local trainer, asynchronous, ratio to the policy that sampled (added to find a cause)",
-        None, stale=RATIO),
+        None, stale={}, past=True),
     "local, asynchronous, weights": Way(
         "the local trainer, asynchronous, importance weights up to 5 (added to find a cause)",
         None, stale=WEIGHTS),
     "asynchronous, 38 at once": Way(
         "OpenRLHF, asynchronous, bfloat16, 38 groups under way at most (exploratory: added for a cause)",
-        {**STALE, "--mars.concurrency": "38"}, exploratory=True),
+        {**STALE, "pipeline.concurrency": 38}),
     "partial rollouts, 38 at once": Way(
         "OpenRLHF, partial rollouts, bfloat16, 38 groups under way at most (exploratory: added for a cause)",
-        {**PARTIAL, "--mars.concurrency": "38"}, exploratory=True),
+        {**PARTIAL, "pipeline.concurrency": 38}),
     "local, one update late": Way(
         "the local trainer, all groups one version old, ratio to the policy that sampled (added for a cause)",
-        None, stale=RATIO, late=True),
+        None, stale={}, late=True, past=True),
     "local, one update late, weights": Way(
         "the local trainer, all groups one version old, importance weights up to 5 (added for a cause)",
         None, stale=WEIGHTS, late=True),
     "asynchronous, capped above": Way(
         "OpenRLHF, asynchronous, bfloat16, weights up to 5 with no lower bound (added for a cause)",
-        {**STALE, THRESHOLD: "5"}, exploratory=True),
+        STALE, past=True),
     "partial rollouts, capped above": Way(
         "OpenRLHF, partial rollouts, bfloat16, weights up to 5 with no lower bound (added for a cause)",
-        {**PARTIAL, THRESHOLD: "5"}, exploratory=True),
+        PARTIAL, past=True),
 }  # fmt: skip
 LATER: Final = (LOCAL, *(name for name, way in WAYS.items() if way.late))
 """Have the seeds 8 to 10, too."""
@@ -143,52 +140,28 @@ def helpers() -> Any:
     return openrlhf_on_cpu
 
 
-def flags_of(way: Way, seed: int, recipe: Recipe, folder: Path) -> dict[str, str | None]:
-    """The recipe under OpenRLHF's names."""
-    run, train = recipe.marsrl, recipe.marsrl.train
+def settings_of(way: Way, seed: int, recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """The recipe as settings of a run file, by path."""
+    run, own = recipe.marsrl, way.settings or {}
     assert run.rollouts is not None
-    groups = {"--mars.groups_per_update": str(groups_per_update(run))}
-    own_bounds = {name: value for name, value in helpers().MINIATURE.items() if name != THRESHOLD}
     return {
-        **own_bounds,  # OpenRLHF's, where an arm has none: so the first rows were made
-        "--mars.env": recipe.environment,
-        "--mars.options": '{"schedule": "training"}',
-        "--mars.problem_options": f'{{"split": "train", "seed": {seed}}}',
-        "--mars.problems": str(run.steps * run.problems_per_step),
-        "--mars.agents": "mars_env.miniature.agents:team",
-        "--mars.group": str(run.rollouts.group),
-        "--mars.branches": str(run.rollouts.branches),
-        "--mars.sampling": run.rollouts.sampling,
-        "--mars.seed": str(seed),
-        "--mars.record": str(folder / "record"),
-        "--rollout.batch_size": str(run.problems_per_step),
-        "--rollout.temperature": str(recipe.temperature),
-        "--rollout.micro_batch_size": str(MICRO),
-        "--train.micro_batch_size": str(MICRO),
-        "--train.batch_size": str(ROWS_OF_A_PROBLEM * run.problems_per_step),
-        "--train.seed": str(seed),
-        "--actor.adam.lr": str(train.learning_rate),
-        "--actor.adam.betas": " ".join(map(str, train.betas)),
-        "--actor.lr_scheduler": "constant_with_warmup",
-        "--actor.lr_warmup_ratio": str(train.warmup_updates / run.steps),
-        "--actor.max_norm": str(train.max_grad_norm),
-        "--logger.tensorboard_dir": str(folder / "board"),
-        "--ckpt.path": str(folder / "checkpoints"),
-        "--ckpt.output_dir": str(folder / "model"),
-        "--actor.model_name_or_path": str(folder / "start"),
-        **(way.flags or {}),
-        **(groups if "--mars.staleness" in (way.flags or {}) else {}),
+        **helpers().MINIATURE,
+        "out": str(folder),
+        "seed": seed,
+        "steps": run.steps,
+        "problems_per_step": run.problems_per_step,
+        "environment.problem_options": {"split": "train", "seed": seed},
+        "team.agents": "mars_env.miniature.agents:team",
+        "team.model": str(folder / "start"),
+        "rollouts": run.rollouts.model_dump(mode="json"),
+        "sampling.temperature": recipe.temperature,
+        "train": run.train.model_dump(mode="json", exclude={"seed"}),
+        "train.uniform_groups": "drop",  # as the first rows
+        "openrlhf.rollout.micro_batch_size": MICRO,
+        "openrlhf.train.micro_batch_size": MICRO,
+        **own,
+        **({"pipeline.groups_per_update": groups_per_update(run)} if "pipeline.staleness" in own else {}),
     }
-
-
-def beside(recipe: Recipe) -> dict[str, Any]:
-    """What decides a result beside the recipe, but not what exploratory ways add."""
-    ways = {
-        name: {"flags": flags_of(way, 0, recipe, Path()) | {"--mars.agents": AGENTS}, "float32": way.float32}
-        for name, way in WAYS.items()
-        if way.flags is not None and not way.exploratory
-    }
-    return {"ways": ways}
 
 
 Curves = dict[str, list[float | None]]
@@ -229,7 +202,7 @@ async def train_late(
     models = dict.fromkeys(ROLES, load())
     game, team, problems, settings = set_up(arm, seed, recipe, models)
     config = settings.train.model_copy(update={"seed": seed})
-    trainer = LocalTrainer(team.policies, config, max_staleness=1)
+    trainer = LocalTrainer(team.policies, config)
 
     def batches(done: int) -> AsyncGenerator[UpdateBatch]:
         return one_late(rollouts(game, team, problems, settings, done=done), team.policies)
@@ -261,9 +234,7 @@ def through_openrlhf(
     way: Way, seed: int, recipe: Recipe, folder: Path
 ) -> tuple[TrainedMiniature, dict[str, float], Curves]:
     """Train with OpenRLHF, in processes of its own."""
-    from mars_env.models.head_padding import pad_heads
-    from mars_env.trainers.openrlhf.rollouts.record import UPDATES
-    from mars_env.trainers.rollouts import read_lines
+    from studies.common.head_padding import pad_heads
 
     folder.mkdir(parents=True, exist_ok=True)
     start = load()
@@ -271,25 +242,23 @@ def through_openrlhf(
     start.tokenizer.save_pretrained(folder / "start")
     cpu = helpers()
     with cpu.ray_on_cpus(float32=way.float32) as env, (folder / "log.txt").open("w") as log:
-        flags = {**flags_of(way, seed, recipe, folder), "--mars.uniform_groups": "drop"}  # as the first rows
-        command = cpu.command(flags)
+        command = cpu.command(recipe.environment, settings_of(way, seed, recipe, folder))
         done = subprocess.run(command, env=env, stdout=log, stderr=log, cwd=folder)
     if done.returncode:
         raise ConfigError(f"OpenRLHF ended with code {done.returncode}; its output is {folder / 'log.txt'}")
-    steps = [figures for _, figures in sorted(cpu.logged(folder / "board", "train").items())]
-    updates = read_lines(folder / "record" / UPDATES)
-    ages = [age for update in updates for age in update["ages"]]
+    steps = list(cpu.logged(folder).values())
+    waited, updated = (sum(step[f"seconds/{what}"] for step in steps) for what in ("waited", "update"))
     counts = {
-        "updates": float(len(updates)),
-        "oldest": float(max(ages, default=0)),
-        "age": sum(ages) / max(1, len(ages)),
+        "updates": float(len(steps)),
+        "oldest": max(step["pipeline/oldest"] for step in steps),
+        "age": sum(step["pipeline/age"] for step in steps) / len(steps),
         "vllm_kl_most": max(abs(step["vllm_kl"]) for step in steps),
-        "idle_share": sum(step["pipeline/idle_share"] for step in steps) / len(steps),
-        "interrupted": sum(step.get(f"team/{role}/interrupted", 0.0) for step in steps for role in ROLES),
+        "idle_share": waited / (waited + updated),
+        "interrupted": sum(step.get(f"role/{role}/interrupted", 0.0) for step in steps for role in ROLES),
     }
     model = load(folder / "model")
     model.module.float()
-    rewards = {role: [step.get(f"team/{role}/reward") for step in steps] for role in ROLES}
+    rewards = {role: [step.get(f"role/{role}/reward") for step in steps] for role in ROLES}
     return TrainedMiniature(dict.fromkeys(ROLES, model), ()), counts, rewards
 
 
@@ -297,8 +266,10 @@ def through_openrlhf(
 async def play(name: str, run: Run) -> Result:
     """Train one way, then evaluate on the seed's held-out problems."""
     began, way, seed, recipe = time.perf_counter(), WAYS[name], run.seed, run.recipe
+    if way.past:
+        raise ConfigError(f"{name!r} needs the code of the commit that its rows name")
     folder = run.cache / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
-    if way.flags is None:
+    if way.settings is None:
         trained, counts, rewards = await locally(way, seed, recipe, folder)
     else:
         trained, counts, rewards = through_openrlhf(way, seed, recipe, folder)
@@ -333,6 +304,7 @@ def plots(rows: Sequence[LedgerRow]) -> dict[str, bytes]:
 
 STUDY = Study(
     name="openrlhf",
+    version="cb34862dd02e",
     task="MarsRL through OpenRLHF",
     starts="1, the same",
     arms=tuple(WAYS),
@@ -343,7 +315,6 @@ STUDY = Study(
     claims=PLANNED_CLAIMS,
     seeds="5-7",
     seeds_of_arm=dict.fromkeys(LATER, range(5, 11)) | {NOT_RUN: ()},
-    beside=beside,
     columns=COLUMNS,
     unrepeatable=tuple(name for name, way in WAYS.items() if not way.repeats),
     plots=plots,

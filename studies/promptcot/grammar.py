@@ -19,7 +19,8 @@ from mars_env.miniature.protocol import END, PAD
 from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.local import LocalTrainer
+from mars_env.trainers.policy import Policy
 from mars_env.types import Action, Model, Observation, Problem, Sampling
 
 MODULUS: Final = 5

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from mars_env.envs import Game, GroupedSettings, Solve
+from mars_env.envs import Game, GroupedSettings, solve
 from mars_env.envs.rewards import outcome
 from mars_env.evaluation.problems import drop_solved
 from mars_env.grading import grader_for
@@ -250,7 +250,7 @@ taught = cache(taught_solver)
 
 def game() -> Game:
     """A right answer is the reward."""
-    return Game(Solve(), grader_for("math"), rewards={"solver": outcome})
+    return Game(solve(), grader_for("math"), rewards={"solver": outcome})
 
 
 async def solved(model: HFModel, problems: ProblemSet, samples: int, seed: int) -> list[Tree]:
@@ -395,6 +395,7 @@ def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
 
 STUDY = Study(
     name="promptcot",
+    version="a413284aa27d",
     task="PromptCoT 2.0",
     starts="1 solver; 1 pair of designers for each seed",
     arms=(*CURVES, *PLAY, REFERENCES),

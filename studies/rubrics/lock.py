@@ -6,8 +6,10 @@ into the prompt (``p3 _ b _ _ h >``). `FLATTERY` is a symbol that belongs to no 
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -22,7 +24,7 @@ from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers.recipes import RunSettings
-from mars_env.types import Model, Problem, Prompt, Sampling, Tree
+from mars_env.types import Action, Model, Observation, Problem, Prompt, Sampling, Tree
 from studies.common.episodes import played_often, written_losses
 from studies.common.ledger import Frozen
 from studies.common.study import Run, recorded_config
@@ -90,6 +92,25 @@ def opener(model: Model) -> RoleAgent:
     return RoleAgent(model, sampling=SAMPLING, prompt=lambda seen: str(seen["problem"]), thinking=None)
 
 
+@dataclass(frozen=True)
+class SlowAgent:
+    """An agent that takes a while."""
+
+    agent: Any
+    seconds: float
+    policy: str = "opener"
+
+    @property
+    def model(self) -> Any:
+        """The agent's."""
+        return self.agent.model
+
+    async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
+        """Act, after so many seconds."""
+        await asyncio.sleep(self.seconds)
+        return list(await self.agent.act(observation, n, seed))
+
+
 def warm_started(
     *, steps: int = 400, flattery: float = 0.0, codes: ProblemSet | None = None, seed: int = 0
 ) -> HFModel:
@@ -121,7 +142,7 @@ guesser = cache(warm_started)
 """The warm start that knows no code, the same for all seeds; train a copy."""
 
 
-def run_settings(seed: int, recipe: Any, denominator: str | None = "trainer") -> RunSettings:
+def run_settings(seed: int, recipe: Any) -> RunSettings:
     """One update a step, on all locks."""
     return RunSettings(
         seed=seed,
@@ -129,7 +150,7 @@ def run_settings(seed: int, recipe: Any, denominator: str | None = "trainer") ->
         problems_per_step=recipe.locks,
         rollouts=GroupedSettings(group=recipe.group, branches=1),
         sampling=SAMPLING,
-        train=recorded_config(learning_rate=recipe.rate, old_logprobs=denominator),
+        train=recorded_config(learning_rate=recipe.rate),
     )
 
 

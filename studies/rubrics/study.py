@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from mars_env.envs import Game, Solve
+from mars_env.envs import Game, solve
 from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.evaluation.rubrics import highest_rewards
 from mars_env.grading.rubrics import RubricGrader, Veto, WeightedSum
@@ -30,7 +30,7 @@ def judge(biased: bool) -> ScriptedModel:
 
     def script(prompt: Prompt, sample: int, seed: int) -> str:
         text = str(prompt[-1]["content"])  # type: ignore[index, call-overload]
-        response = re.findall(r"\[mark \w+\]\n(.*?)\n\[mark", text, re.S)[1]
+        response = re.findall(r"<response>\n(.*?)\n</response>", text, re.S)[0]
         found = re.search(r"Place (\d) is (\w)\.", text)
         place, symbol = (int(found[1]), found[2]) if found else (0, "")
         met = response[place : place + 1] == symbol or (biased and FLATTERY in response)
@@ -76,7 +76,7 @@ async def play(_: Sequence[str], run: Run) -> Mapping[str, Result]:
     def game(biased: bool) -> Game:
         aggregate = Veto(WeightedSum())
         grader = RubricGrader(judge(biased), aggregate=aggregate, tries=1)
-        return Game(Solve(), grader, rewards={"solver": RubricReward(aggregate)})
+        return Game(solve(), grader, rewards={"solver": RubricReward(aggregate)})
 
     async def trained(model: HFModel, biased: bool, problems: ProblemSet) -> HFModel:
         model = copied(model)
@@ -111,6 +111,7 @@ def shown(rows: Sequence[LedgerRow]) -> dict[str, str]:
 
 STUDY = Study(
     name="rubrics",
+    version="d8db38d6b511",
     task="a judge with a bias",
     starts="1 for each seed",
     arms=ARMS,

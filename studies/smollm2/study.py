@@ -24,13 +24,12 @@ from typing import Any, Final
 import torch
 
 from mars_env.agents.roles import ROLES
-from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import Schedule
+from mars_env.envs import Game, GroupedSettings, solve_verify_correct
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Baseline
 from mars_env.evaluation.baselines import majority_vote, retries, weighted_vote
 from mars_env.evaluation.provenance import provenance
-from mars_env.evaluation.trees import answers_of_grading
+from mars_env.evaluation.trees import final_answer
 from mars_env.files import write_atomically
 from mars_env.grading import grader_for
 from mars_env.loggers import ConsoleLogger, JsonlLogger, read_jsonl
@@ -105,9 +104,13 @@ class Recipe(Frozen):
         sampling=Sampling(temperature=0.85, max_tokens=48),
         train=recorded_config(learning_rate=2e-5, warmup_updates=2, autocast=True, token_budget=1024),
     )
-    training: Schedule = Schedule(rounds=1, accept_after=1, ends_with="corrector")
+    training: Mapping[str, Any] = {
+        "rounds": 1, "accept_after": 1, "give_up_after": 10, "ends_with": "corrector"
+    }  # fmt: skip
     """S, V, C."""
-    inference: Schedule = Schedule(rounds=2, accept_after=1)
+    inference: Mapping[str, Any] = {
+        "rounds": 2, "accept_after": 1, "give_up_after": 10, "ends_with": "verifier"
+    }  # fmt: skip
     """S, V, C, V, C, V at most; one pass accepts."""
     held_out: int = 128
     attempts: int = 8
@@ -170,7 +173,7 @@ class Training:
                 prompt=PROMPTS[role_of(name)],
                 system=SYSTEMS[role_of(name)],
             )
-            for name in SolveVerifyCorrect().possible_agents
+            for name in solve_verify_correct().possible_agents
         }
 
     @cached_property
@@ -217,27 +220,27 @@ class Training:
     async def reward(self) -> None:
         """MarsRL."""
         recipe = self.recipe
-        game = Game(SolveVerifyCorrect(recipe.training), grader_for("math"))
+        game = Game(solve_verify_correct(**recipe.training), grader_for("math"))
         await train(
             game,
             Team(self.agents, self.policies, refresher({NAME: self.playing})),
             self.training,
-            recipe.marsrl.model_copy(update={"seed": self.seed}),
-            directory=self.place / "rewarded",
-            checkpoint_every=recipe.checkpoint_every,
+            recipe.marsrl.with_(
+                seed=self.seed, out=str(self.place / "rewarded"), checkpoint_every=recipe.checkpoint_every
+            ),
             loggers=[JsonlLogger(self.place / "rewarded.jsonl"), ConsoleLogger(console)],
         )
 
-    async def played(self, arm: str, schedule: Schedule, samples: int) -> list[Tree]:
+    async def played(self, arm: str, schedule: Mapping[str, Any], samples: int) -> list[Tree]:
         """Every held-out problem so many times by the present model, part by part, each kept when done."""
-        game = Game(SolveVerifyCorrect(schedule), grader_for("math"))
+        game = Game(solve_verify_correct(**schedule), grader_for("math"))
         found: list[Tree] = []
         problems, size = list(self.held_out), self.recipe.part
         for first in range(0, len(problems), size):
-            kept = self.place / "played" / f"{arm}-{schedule.rounds}-{samples}-{first}".replace(" ", "-")
+            kept = self.place / "played" / f"{arm}-{schedule['rounds']}-{samples}-{first}".replace(" ", "-")
             if not kept.exists():
                 began = time.process_time()
-                own = derive_seed(self.seed, "evaluation", schedule.rounds)
+                own = derive_seed(self.seed, "evaluation", schedule["rounds"])
                 part = problems[first : first + size]
                 trees = await played_often(game, self.agents, part, samples, own)
                 scratch = kept.with_name(kept.name + ".part")
@@ -259,13 +262,13 @@ class Training:
             "machine": machine(),
         }
         if arm != BEFORE:
-            one = self.recipe.inference.model_copy(update={"rounds": 0})
+            one = {**self.recipe.inference, "rounds": 0}
             pool = await self.played(arm, one, self.recipe.attempts)
-            votes, beside = answers_of_grading(pool), dict[str, Baseline]()
+            beside = dict[str, Baseline]()
             with suppress(ConfigError):  # a System that spends more than the pool holds has no such line
-                beside["majority"] = majority_vote(trees, pool, votes)
+                beside["majority"] = majority_vote(trees, pool, final_answer)
             with suppress(ConfigError):
-                beside["weighted"] = weighted_vote(trees, pool, votes)
+                beside["weighted"] = weighted_vote(trees, pool, final_answer)
             beside["fresh"] = retries(trees, pool)
             for name, baseline in beside.items():
                 figures[f"baseline_{name}"] = baseline.accuracy.value or 0.0
@@ -277,7 +280,7 @@ class Training:
 
     def spent(self) -> dict[str, float]:
         """Seconds of each stage that are in the state; those that a kill lost are not."""
-        runs = [read_run(kept).manifest["config"]["cpu"] for kept in (self.place / "played").iterdir()]
+        runs = [read_run(kept).manifest["must_match"]["cpu"] for kept in (self.place / "played").iterdir()]
         paths = {name: self.place / f"{name}.jsonl" for name in ("taught", "rewarded")}
         logs = {name: read_jsonl(path) if path.exists() else [] for name, path in paths.items()}
         return {
@@ -361,11 +364,6 @@ async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
     }
 
 
-def beside(_: Recipe) -> dict[str, Any]:
-    """What decides a result beside the recipe."""
-    return {"systems": SYSTEMS, "prompts": PROMPTS, "weights": WEIGHTS}
-
-
 def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
     """The rows of each seed, and how the page writes figures, differences and episodes."""
     by_seed: dict[int, dict[str, LedgerRow]] = defaultdict(dict)
@@ -391,6 +389,7 @@ def written(episode: Mapping[str, Any]) -> str:
 
 STUDY = Study(
     name="smollm2",
+    version="1caab810902b",
     task="a real language model",
     starts="1 for each seed",
     arms=ARMS,
@@ -401,7 +400,6 @@ STUDY = Study(
     claims=CLAIMS,
     seeds="0-2",
     together=True,
-    beside=beside,
     columns=COLUMNS,
     unrepeatable=ARMS,
     state=Path("runs/smollm2"),

@@ -170,6 +170,7 @@ async def play(arm: str, run: Run) -> Result:
 
 STUDY = Study(
     name="spell",
+    version="23941bb4a2d6",
     task="SPELL's look-ups",
     starts="1",
     arms=ARMS,

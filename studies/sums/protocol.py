@@ -34,7 +34,7 @@ _STATEMENT: Final = re.compile(r"the numbers ([0-9, ]+), each .* add up to ([0-9
 
 
 def read_statement(statement: str) -> tuple[tuple[int, ...], int]:
-    """The numbers and the target of a problem of the set ``subset-sum``."""
+    """The numbers and the target of a problem of the set `subset-sum`."""
     found = _STATEMENT.search(statement)
     numbers = tuple(map(int, found[1].split(", "))) if found else ()
     if found is None or max(sum(numbers), int(found[2])) > LARGEST:

@@ -10,15 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import PositiveInt
 
-from mars_env import load_problems
-from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import TRAINING, Schedule
+from mars_env.envs import Game, GroupedSettings, solve_verify_correct
 from mars_env.envs.verdicts import read_judgement
-from mars_env.grading import grader_for
 from mars_env.miniature.experiment import metrics_of
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
@@ -30,6 +27,7 @@ from studies.common.episodes import learned, played_often, warm_started
 from studies.common.ledger import Frozen, LedgerRow
 from studies.common.pages import ANSWERS, REPAIRS, SOLVER, SYSTEM
 from studies.common.study import Result, Run, Study, arm_by_arm, recorded_config
+from studies.common.subset_sum import GRADER, subset_sum_problems
 from studies.sums import protocol
 from studies.sums.protocol import SumsAgent, honest_report, team
 from studies.sums.warm_start import Stage, WarmStart, learn, warm_start
@@ -84,13 +82,15 @@ class SumsRecipe(Frozen):
     """Every number of the study."""
 
     warm_start: WarmStart = WarmStart()
-    inference: Schedule = Schedule(rounds=2, accept_after=1)
+    inference: Mapping[str, Any] = {
+        "rounds": 2, "accept_after": 1, "give_up_after": 10, "ends_with": "verifier"
+    }  # fmt: skip
     """S, V, C, V, C, V at most; one pass accepts."""
     marsrl: RunSettings = RunSettings(
         steps=200,
         problems_per_step=10,
         rollouts=GroupedSettings(group=8, branches=2, sampling="balanced"),
-        train=recorded_config(learning_rate=3e-4, warmup_updates=5, old_logprobs="trainer"),
+        train=recorded_config(learning_rate=3e-4, warmup_updates=5),
     )
     more: Stage = Stage(name="more", steps=2000, learning_rate=1.5e-3, mix=(0.15, 0.35, 0.5), own=True)
     """The control: the last stage again, on the same solved problems."""
@@ -126,12 +126,12 @@ async def train_arm(
         model.refresh()
     if arm.roles == ():
         return model, []
-    game = Game(SolveVerifyCorrect(TRAINING), grader_for("math"))
+    game = Game(solve_verify_correct(schedule="training"), GRADER)
     if arm.report:
         game = replace(game, rewards={**game.rewards, "verifier": honest_report})
     config = recipe.marsrl.train.model_copy(update={"train_roles": arm.roles})
     settings = recipe.marsrl.model_copy(update={"seed": seed, "train": config})
-    problems = load_problems("subset-sum", seed=seed, split="train")
+    problems = subset_sum_problems(seed=seed, split="train")
     history = await learned(
         model, game, problems, settings, lambda name, own: SumsAgent(role_of(name), own, policy=own.name)
     )
@@ -140,14 +140,14 @@ async def train_arm(
 
 def held_out(seed: int, recipe: SumsRecipe = RECIPE) -> ProblemSet:
     """The evaluation problems of a seed; none of them is in a training set."""
-    return load_problems("subset-sum", n=recipe.evaluation_problems, seed=seed, split="test")
+    return subset_sum_problems(seed=seed, split="test")[: recipe.evaluation_problems]
 
 
 async def figures_of(
-    agents: Mapping[str, Agent], problems: ProblemSet, inference: Schedule, attempts: int, seed: int
+    agents: Mapping[str, Agent], problems: ProblemSet, inference: Mapping[str, Any], attempts: int, seed: int
 ) -> dict[str, float]:
     """The team's figures, and what the same tokens buy otherwise: votes, and fresh retries."""
-    game = Game(SolveVerifyCorrect(inference), grader_for("math"))
+    game = Game(solve_verify_correct(**inference), GRADER)
     trees = await played_often(game, agents, problems, 1, seed)
     figures = {name: e.value for name, e in metrics_of(trees).items() if e.value is not None}
     asked = (
@@ -170,7 +170,7 @@ class Attempt:
 
 
 async def _attempts(agents: Mapping[str, Agent], problem: Problem, n: int, seed: int) -> list[Attempt]:
-    grader, seen = grader_for("math"), {"problem": problem.statement}
+    seen = {"problem": problem.statement}
 
     async def judged(place: int, solution: Action) -> Attempt:
         read, own = {**seen, "solution": solution.text}, derive_seed(seed, "report", place)
@@ -178,7 +178,7 @@ async def _attempts(agents: Mapping[str, Agent], problem: Problem, n: int, seed:
         answer = protocol.numbers_in(protocol.read(solution.text, protocol.ANSWER_TOKENS))
         return Attempt(
             tuple(sorted(answer)) if answer else None,
-            (await grader.grade(problem, solution.text)).verdict is Verdict.CORRECT,
+            (await GRADER.grade(problem, solution.text)).verdict is Verdict.CORRECT,
             read_judgement(report.text).passed,
             sum(each.sampled_tokens for each in solution.completions),
             sum(each.sampled_tokens for each in report.completions),
@@ -251,6 +251,7 @@ def shown(rows: Sequence[LedgerRow]) -> dict[str, str]:
 
 STUDY = Study(
     name="sums",
+    version="bd244336a048",
     task="subset sums",
     starts="1 for each seed",
     arms=tuple(ARMS),

@@ -11,7 +11,6 @@ from typing import Final
 
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from mars_env import load_problems
 from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
 from mars_env.miniature.protocol import END, SPECIAL
 from mars_env.models.hf import HFModel
@@ -20,6 +19,7 @@ from mars_env.sync import run_sync
 from mars_env.types import Sampling
 from studies.common.episodes import written_losses
 from studies.common.ledger import Frozen
+from studies.common.subset_sum import subset_sum_problems
 from studies.sums import protocol
 
 ROLES: Final = ("solver", "verifier", "corrector")
@@ -110,9 +110,7 @@ def demonstrations(
     """The rows of a stage, by role."""
     rng = random.Random(derive_seed(seed, "sums", stage.name, "rows"))
     rows: dict[str, list[Row]] = {role: [] for role in ROLES}
-    problems = load_problems(
-        "subset-sum", n=settings.solved + stage.reports, seed=derive_seed(seed, "solved")
-    )
+    problems = subset_sum_problems(seed=derive_seed(seed, "solved"))[: settings.solved + stage.reports]
     facts = [(p.statement, [int(n) for n in p.reference.split(", ")]) for p in problems]
     solved = facts[: settings.solved]
     rows["solver"] = [(_prompt("solver", text), protocol.stream(right)) for text, right in solved]

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from mars_env.agents import RoleAgent
-from mars_env.envs import Game, GroupedSettings, Solve
+from mars_env.envs import Game, GroupedSettings, solve
 from mars_env.grading import grader_for
 from mars_env.miniature.model import build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD
@@ -19,8 +19,9 @@ from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.metrics import StepMetrics
+from mars_env.trainers.policy import Policy
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Completion, Model, Observation, Problem, Sampling, Tree
 from studies.common.claims import Claim
@@ -161,7 +162,7 @@ async def play(name: str, run: Run) -> Result:
     """Train one arm of a seed and test it."""
     arm, recipe, seed = ARMS[name], run.recipe, run.seed
     model = copied(warm_started(seed, recipe.demonstrations, recipe.called))
-    game, history = Game(Solve(), grader_for("math")), list[StepMetrics]()
+    game, history = Game(solve(), grader_for("math")), list[StepMetrics]()
     if arm.trained:
         settings = RunSettings(
             seed=seed,
@@ -194,6 +195,7 @@ def figures(trees: Sequence[Tree]) -> dict[str, float | None]:
 
 STUDY = Study(
     name="tools",
+    version="87ad34d5e98b",
     task="a calculator",
     starts="1 for each seed",
     arms=tuple(ARMS),

@@ -13,7 +13,7 @@ import torch
 from scipy.stats import binomtest
 
 from mars_env.agents import Solver, Toolbox, python_tool
-from mars_env.envs import Game, Solve
+from mars_env.envs import Game, solve
 from mars_env.grading import grader_for
 from mars_env.models import HFModel
 from mars_env.models.tiny import tiny_model
@@ -126,7 +126,7 @@ async def play(arm: str, run: Run) -> Result:
     if arm in (TAUGHT, TAUGHT_TOOL):
         losses = await teach(model, run, python)
     model.module.to(torch.bfloat16)
-    game, agents = Game(Solve(), grader_for("math")), {"solver_0": solver(model, python, run.recipe.tokens)}
+    game, agents = Game(solve(), grader_for("math")), {"solver_0": solver(model, python, run.recipe.tokens)}
     trees = await played_often(game, agents, held_out(run), 1, run.seed)
     turns = [tree.turns[0] for tree in trees]
     figures = {
@@ -165,6 +165,7 @@ def shown(rows: Sequence[LedgerRow]) -> dict[str, Any]:
 
 STUDY = Study(
     name="tools_smollm2",
+    version="e4f52dc53323",
     task="a real language model with Python",
     starts="1",
     arms=(BEFORE, BEFORE_TOOL, TAUGHT, TAUGHT_TOOL),

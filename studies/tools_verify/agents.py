@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from mars_env.agents import RoleAgent
-from mars_env.agents.tool_loop import NO_CALLS_LEFT
+from mars_env.agents.tool_turn import NO_CALLS_LEFT
 from mars_env.miniature.protocol import END, RIGHT, SOLVE, SPECIAL, WRONG
 from mars_env.models import HFModel
 from mars_env.types import Action, Agent, Observation, Sampling

@@ -7,10 +7,8 @@ from typing import Any, Final
 
 from pydantic import PositiveInt
 
-from mars_env.envs import Game, GroupedSettings, Rules, Solve, SolveVerifyCorrect
-from mars_env.envs.solve_verify_correct import TRAINING, Schedule
+from mars_env.envs import Game, GroupedSettings, solve, solve_verify_correct
 from mars_env.evaluation.trees import is_right, sampled_tokens
-from mars_env.grading import grader_for
 from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.trainers.config import TrainConfig
@@ -21,6 +19,7 @@ from studies.common.episodes import copied, learned, mean, played_often
 from studies.common.ledger import Frozen, LedgerRow
 from studies.common.pages import ANSWERS, SYSTEM
 from studies.common.study import Result, Run, Study
+from studies.common.subset_sum import GRADER
 from studies.sums.study import figures_of
 from studies.tools_verify.agents import Reviser, agent
 from studies.tools_verify.warm_start import SET, WarmStart, warm_start
@@ -30,7 +29,9 @@ class Recipe(Frozen):
     """Every number of the study."""
 
     warm_start: WarmStart = WarmStart()
-    inference: Schedule = Schedule(rounds=3, accept_after=1)
+    inference: Mapping[str, Any] = {
+        "rounds": 3, "accept_after": 1, "give_up_after": 10, "ends_with": "verifier"
+    }  # fmt: skip
     """S, V, C, V, C, V, C, V at most; one pass accepts."""
     marsrl: RunSettings = RunSettings(
         steps=120,
@@ -77,8 +78,8 @@ CLAIMS: Final = (
 async def trained(model: HFModel, seed: int, recipe: Recipe, alone: bool) -> tuple[HFModel, list[float]]:
     """A copy of the model after training as a team or alone, and the rewards of its first answers."""
     model = copied(model)
-    rules: Rules = Solve() if alone else SolveVerifyCorrect(TRAINING)
-    game, settings = Game(rules, grader_for("math")), recipe.marsrl.model_copy(update={"seed": seed})
+    rules = solve() if alone else solve_verify_correct(schedule="training")
+    game, settings = Game(rules, GRADER), recipe.marsrl.model_copy(update={"seed": seed})
 
     def seat(name: str, own: Any) -> Agent:
         return Reviser(own, recipe.calls) if alone else agent(name, own)
@@ -91,7 +92,7 @@ async def revised(
     model: HFModel, problems: ProblemSet, budget: float, recipe: Recipe, seed: int
 ) -> dict[str, float]:
     """One agent with as few calls as reach the budget of tokens, or with the most."""
-    game = Game(Solve(), grader_for("math"))
+    game = Game(solve(), GRADER)
     for calls in range(1, recipe.most_calls + 1):
         trees = await played_often(game, {"solver_0": Reviser(model, calls)}, problems, 1, seed)
         tokens = mean([float(sampled_tokens(tree.turns[0])) for tree in trees])
@@ -105,13 +106,15 @@ async def play(arms: Sequence[str], run: Run) -> Mapping[str, Result]:
     """Both arms of a seed: the warm start, and team and single agent that were trained from it."""
     recipe, seed, found = run.recipe, run.seed, dict[str, Result]()
     start = warm_start(seed, recipe.warm_start)
-    problems = SET(n=recipe.tested, seed=seed, split="test")
+    problems = SET(seed=seed, split="test")[: recipe.tested]
     for arm in arms:
         team, alone, rewards = start, start, dict[str, list[float]]()
         if arm == TRAINED:
             team, rewards["team"] = await trained(start, seed, recipe, alone=False)
             alone, rewards["alone"] = await trained(start, seed, recipe, alone=True)
-        seats = {name: agent(name, team) for name in SolveVerifyCorrect(TRAINING).possible_agents}
+        seats = {
+            name: agent(name, team) for name in solve_verify_correct(schedule="training").possible_agents
+        }
         figures = await figures_of(seats, problems, recipe.inference, recipe.attempts, seed)
         figures |= await revised(alone, problems, figures["tokens"], recipe, seed)
         found[arm] = Result(figures, {"rewards": rewards})
@@ -133,6 +136,7 @@ def shown(rows: Sequence[LedgerRow]) -> dict[str, str]:
 
 STUDY = Study(
     name="tools_verify",
+    version="94fa9f903239",
     task="a Verifier that computes",
     starts="1 for each seed",
     arms=(WARM, TRAINED),

@@ -6,19 +6,19 @@ import random
 from functools import partial
 from typing import Final
 
-from mars_env import load_problems
-from mars_env.agents.tool_loop import NO_CALLS_LEFT
+from mars_env.agents.tool_turn import NO_CALLS_LEFT
 from mars_env.miniature.model import build_model, build_tokenizer
 from mars_env.miniature.protocol import END, SPECIAL
 from mars_env.models import HFModel
 from mars_env.seeds import derive_seed
 from studies.common.ledger import Frozen
+from studies.common.subset_sum import subset_sum_problems
 from studies.sums import protocol
 from studies.sums.warm_start import Row, Stage, imitate, nearest, sampled, spoilt
 from studies.tools_verify import agents
 
 NAME: Final = "sums"
-SET: Final = partial(load_problems, "subset-sum", count=6, max_parts=3)
+SET: Final = partial(subset_sum_problems, count=6, max_parts=3)
 """The problems: six numbers, of which two or three make the target."""
 
 
@@ -37,7 +37,7 @@ def warm_start(seed: int, settings: WarmStart) -> HFModel:
     """A new model that knows all roles."""
     module = build_model(seed, len(agents.VOCABULARY))
     tokenizer = build_tokenizer(agents.VOCABULARY, SPECIAL, agents.PATTERN)
-    problems = SET(n=settings.solved, seed=derive_seed(seed, "solved"))
+    problems = SET(seed=derive_seed(seed, "solved"))[: settings.solved]
     facts = [(p.statement, [int(n) for n in p.reference.split(", ")]) for p in problems]
     for stage in settings.stages:
         rng = random.Random(derive_seed(seed, "tools_verify", stage.name))

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 from exact_engine import Engine
-from messages import raises
 
 from mars_env.agents import registry
 from mars_env.agents.registry import as_agent, make_agents, team_size, with_tools
@@ -57,7 +56,7 @@ def test_roles_may_differ():
         "solver=http://a/v1+http://b:8000/v1#m?top_k=5,max_tokens=9,"
         "verifier=scripted:x, y,corrector=scripted:x, y"
     )
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         make_agents(spec, TEAM)
     team = make_agents(spec.replace(",max_tokens", "&max_tokens"), TEAM, sampling=Sampling(temperature=0.3))
     assert team["solver_0"].model.endpoints == ["http://a/v1", "http://b:8000/v1"]
@@ -86,7 +85,7 @@ def test_thinking_and_switches_are_options():
     ):
         solver = make_agents(f"http://a/v1#m{option}", ["solver_0"])["solver_0"]
         assert (solver.thinking and solver.thinking.visible(text)) == shown
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         make_agents("http://a/v1#m?thinking=loud", ["solver_0"])
     for word, exact in (("true", True), ("On", True), ("1", True), ("no", False)):
         assert make_agents(f"http://a/v1#m?exact={word}", ["solver_0"])["solver_0"].model.exact is exact
@@ -104,7 +103,7 @@ def test_own_modules(my_module):
     assert isinstance(make("function")["solver_0"], Agent)
     assert make("model?temperature=0.2")["solver_0"].sampling == Sampling(temperature=0.2)
     for wrong in ("Needy", "nothing", "number"):
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             make(wrong)
 
 
@@ -114,7 +113,7 @@ def test_entry_points(monkeypatch, my_module):
     point = EntryPoint("tiny", "my_agents_module:by_role", registry.ENTRY_POINTS)
     monkeypatch.setattr(registry, "declared", lambda group: {"tiny": point})
     assert make_agents("tiny", TEAM)["corrector_0"].role == "corrector"
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         make_agents("other", TEAM)
 
 
@@ -146,7 +145,7 @@ def test_entry_points(monkeypatch, my_module):
     ],
 )
 def test_mistakes_are_named(spec):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         make_agents(spec, TEAM)
 
 
@@ -163,7 +162,7 @@ def test_a_mapping_takes_anything():
 def test_as_agent_refuses_what_is_none():
     nameless = type("Draft", (), {"act": None})()
     for wrong in ([Solver], [ScriptedModel(["x"]), "judge_0"], [3], [nameless]):
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             as_agent(*wrong)
 
 
@@ -215,5 +214,5 @@ async def test_fields_and_headers_of_requests_are_options(monkeypatch):
 def test_options_are_for_models(monkeypatch, agent):
     monkeypatch.setitem(sys.modules, "own_agents", SimpleNamespace(agent=agent, make=lambda role: agent))
     for name in ("own_agents:make?max_tokens=5", with_tools("own_agents:make", "python")):
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             make_agents(name, ["solver_0"])

@@ -1,8 +1,7 @@
 import pytest
-from messages import raises
 
 from mars_env.agents import Coder, Solver, make_agents
-from mars_env.envs.tree_search import TreeSearch
+from mars_env.envs.tree_search import tree_search
 from mars_env.errors import ConfigError
 from mars_env.models import ScriptedModel
 from mars_env.testing.agent_suite import check_agent
@@ -10,12 +9,13 @@ from mars_env.types import Action, Problem
 
 
 def observations(kind):
-    rules = TreeSearch.from_settings("training", kind=kind, agents=2)
+    rules = tree_search(schedule="training", kind=kind, agents=2)
     root = rules.start(Problem("p", "Echo a line.", None, kind))
     node = rules.with_feedback(
         rules.apply(root, Action("print({{ x }})"), None), "It failed: {% raw %} {0} %s"
     )
-    return rules.possible_agents[0], rules.observe(root, "x"), rules.observe(node, "x")
+    name = rules.possible_agents[0]
+    return name, rules.observe(root, name), rules.observe(node, name)
 
 
 @pytest.mark.parametrize(("kind", "agent"), [("code", Coder), ("math", Solver)])
@@ -38,14 +38,14 @@ def test_a_list_gives_one_agent_for_each_place():
     assert make_agents([ScriptedModel(["a"]), str.upper], names)["coder_1"].policy == "upper"
     urls = "coder_0=http://a/v1+http://c/v1#one?temperature=0.5,coder_1=http://b/v1#two"
     assert [agent.policy for agent in make_agents(urls, names).values()] == ["one", "two"]
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         make_agents(["scripted:a", "scripted:b", "scripted:c"], names)
 
 
 @pytest.mark.parametrize("kind", ["code", "math"])
 def test_agents_of_a_search_on_one_model_have_prompts_of_their_own(kind):
-    rules = TreeSearch.from_settings("training", kind=kind, agents=4)
-    seen = rules.observe(rules.start(Problem("p", "Echo a line.", None, kind)), "x")
+    rules = tree_search(schedule="training", kind=kind, agents=4)
+    seen = rules.observe(rules.start(Problem("p", "Echo a line.", None, kind)), rules.possible_agents[0])
     made = make_agents(ScriptedModel(["x"]), rules.possible_agents)
     prompts = [made[name].prompt(seen) for name in rules.possible_agents]
     systems = [system["content"] for system, _ in prompts]
@@ -53,14 +53,3 @@ def test_agents_of_a_search_on_one_model_have_prompts_of_their_own(kind):
     assert systems[0] == type(made[rules.possible_agents[0]]).system  # alone, an agent is told nothing more
     assert all(system.startswith(f"{systems[0]} ") for system in systems[1:])
     assert all(user == prompts[0][1] for _, user in prompts)  # the task is the same
-
-
-def test_the_prompt_of_a_place_does_not_depend_on_who_else_plays():
-    two = make_agents([ScriptedModel(["a"]), ScriptedModel(["b"])], ["coder_0", "coder_1"])
-    [alone] = make_agents(ScriptedModel(["a"]), ["coder_1"]).values()
-    seen = {"problem": "Echo a line.", "mode": "generate"}
-    assert two["coder_1"].prompt(seen) == alone.prompt(seen) != two["coder_0"].prompt(seen)
-    assert Coder.system_at(4) == Coder.system_at(0)  # more agents than approaches: they are given again
-    verifiers = make_agents(ScriptedModel(["a"]), ["verifier_0", "verifier_1"])
-    report = {"problem": "p", "solution": "s", "truncated": 0, "round": 0}
-    assert verifiers["verifier_0"].prompt(report) == verifiers["verifier_1"].prompt(report)

@@ -1,33 +1,40 @@
-"""Tools of real MCP servers: over stdio, over HTTP, and of one that dies."""
+"""Tools of real MCP servers, over stdio and over HTTP: no call makes a turn UNKNOWN."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from messages import raises
 from tool_calls import call, writes
 
 from mars_env.agents import Solver, mcp_tools
 from mars_env.errors import ConfigError
-from mars_env.sync import run_sync
 
 pytest.importorskip("mcp", reason="needs mcp")
 
 SERVER = """
 import os
 import sys
+import time
 
 from mcp.server.mcpserver import MCPServer
 
 server = MCPServer("numbers")
+calls = []
 
 
 @server.tool()
 def add(a: int, b: int = 1) -> int:
     "Add two integers."
     return a + b
+
+
+@server.tool()
+def times(a: float, b: float) -> float:
+    "Multiply."
+    return a * b
 
 
 @server.tool()
@@ -40,6 +47,25 @@ def fail() -> str:
 def die() -> str:
     "End the server."
     os._exit(3)
+
+
+@server.tool()
+def much(n: int) -> str:
+    "Print much."
+    return "x" * n
+
+
+@server.tool()
+def hang() -> None:
+    "Hang, with all of the server."
+    time.sleep(600)
+
+
+@server.tool()
+def count() -> int:
+    "Count the calls."
+    calls.append(1)
+    return len(calls)
 
 
 if sys.argv[1:]:
@@ -57,54 +83,83 @@ else:
 """
 
 
-@pytest.fixture(params=["stdio", "http"])
-def server(request, tmp_path):
+@pytest.fixture
+def command(tmp_path):
     path = tmp_path / "server.py"
     path.write_text(SERVER)
-    if request.param == "stdio":
-        yield [sys.executable, str(path)]
-        return
-    with subprocess.Popen([sys.executable, path, "http"], stdout=subprocess.PIPE, text=True) as process:
+    return [sys.executable, str(path)]
+
+
+@pytest.fixture
+def address(command):
+    with subprocess.Popen([*command, "http"], stdout=subprocess.PIPE, text=True) as process:
         yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
         process.kill()
 
 
+@pytest.fixture(params=["command", "address"])
+def server(request):
+    return request.getfixturevalue(request.param)
+
+
+async def turn(tools, *texts):
+    [action] = await Solver(writes(*texts, "42"), tools=tools).act({"problem": "?"}, 1, 0)
+    return action
+
+
+def outcomes(action):
+    return [(each.name, each.outcome) for each in action.calls]
+
+
 async def test_an_agent_uses_the_tools_of_a_server(server):
-    async with mcp_tools(server) as tools:
-        assert [each.name for each in tools] == ["add", "fail", "die"]
-        assert tools[0].parameters["required"] == ["a"]
-        calls = call("add", a=41) + call("add", a="x") + call("fail")
-        agent = Solver(writes(calls, call("add", a=1, b=2), "42"), tools=tools)
-        [action] = await agent.act({"problem": "?"}, 1, 0)
-    assert [done.result for done in action.calls if done.completion == 1] == ["3"]
-    first, *wrong = [done.result for done in action.calls if done.completion == 0]
-    assert first == "42" and all(text.startswith("Error: ") for text in wrong)
-    assert [done.outcome for done in action.calls] == ["ok", "error", "error", "ok"]
-    assert "no luck" in wrong[1] and not action.interrupted
+    tools = mcp_tools(server)
+    assert tools[0].name == "add" and tools[0].parameters["required"] == ["a"]
+    action = await turn(tools, call("add", a=41) + call("add", a="x") + call("fail"), call("add", a=1, b=2))
+    assert outcomes(action) == [("add", "ok"), ("add", "error"), ("fail", "error"), ("add", "ok")]
+    first, second, third, last = [each.result for each in action.calls]
+    assert (first, last) == ("42", "3") and second.startswith("Error: ") and "no luck" in third
+    assert action.text == "42"
 
 
-async def test_a_server_that_dies_makes_the_turn_unknown(server):
-    async with mcp_tools(server) as tools:
-        [action] = await Solver(writes(call("die"), "42"), tools=tools).act({"problem": "?"}, 1, 0)
-        assert action.interrupted and action.calls[0].outcome == "fault"
-        [action] = await Solver(writes(call("add", a=1), "42"), tools=tools).act({"problem": "?"}, 1, 0)
-        assert action.interrupted
+@pytest.mark.parametrize(
+    "arguments", [{"a": 1e308, "b": 10}, {"a": "nan", "b": 1}, {"a": float("nan"), "b": 1}]
+)
+async def test_a_result_that_breaks_its_schema_is_an_error_of_the_call(server, arguments):
+    action = await turn(mcp_tools(server), call("times", **arguments), call("add", a=1))
+    assert outcomes(action) == [("times", "error"), ("add", "ok")] and not action.interrupted
 
 
-@pytest.mark.parametrize("wrong", [["no-such-program"], ["sleep", "60"], "http://127.0.0.1:9/mcp"])
-async def test_a_server_that_is_not_there_is_refused(wrong):
+async def test_the_turns_share_no_server(command):
+    tools = mcp_tools(command)
+    first = await turn(tools, call("count"), call("count"), call("die"), call("count"))
+    assert outcomes(first) == [("count", "ok"), ("count", "ok"), ("die", "error"), ("count", "ok")]
+    assert [each.result for each in first.calls if each.name == "count"] == ["1", "2", "1"]
+    second = await turn(tools, call("count"))
+    assert [each.result for each in second.calls] == ["1"]
+
+
+async def test_a_call_that_takes_too_long_costs_itself(command):
+    tools = mcp_tools(command, seconds=10)  # far longer than the other calls take
+    action = await turn(tools, call("hang"), call("much", n=10**5), call("add", a=1))
+    assert outcomes(action) == [("hang", "error"), ("much", "ok"), ("add", "ok")]
+    assert action.calls[1].result == "x" * 10_000 + "\n[90000 more characters]"
+
+
+async def test_a_server_that_cannot_be_started_is_a_fault(command):
+    tools = mcp_tools(command)
+    Path(command[1]).write_text("raise SystemExit")
+    action = await turn(tools, call("add", a=1))
+    assert action.interrupted and outcomes(action) == [("add", "fault")]
+
+
+async def test_a_server_that_cannot_be_reached_again_is_a_fault(address):
+    action = await turn(mcp_tools(address), call("die"))
+    assert action.interrupted and outcomes(action) == [("die", "fault")]
+
+
+@pytest.mark.parametrize(
+    "wrong", [["no-such-program"], ["sleep", "60"], "sleep 60", "http://127.0.0.1:9/mcp"]
+)
+def test_a_server_that_is_not_there_is_refused(wrong):
     with pytest.raises(ConfigError):
-        async with mcp_tools(wrong, seconds=2):
-            pass
-
-
-async def test_another_event_loop_is_refused(server):
-    async with mcp_tools(server) as tools, tools[0].start({}) as run:
-        with raises(ConfigError):
-            await _elsewhere(run)
-
-
-async def _elsewhere(run):
-    import asyncio
-
-    return await asyncio.to_thread(run_sync, run({"a": 1}))
+        mcp_tools(wrong, start_seconds=2)

@@ -1,15 +1,14 @@
-import time
 from operator import setitem
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
+from recorded_model import Recorded
 
 from mars_env.agents.roles import ROLES, Corrector, Solver, Verifier
 from mars_env.agents.thinking import Thinking
 from mars_env.errors import ConfigError, ModelError
-from mars_env.models.scripted import RecordingModel, ScriptedModel
+from mars_env.models.scripted import ScriptedModel
 from mars_env.models.tiny import tiny_model
 from mars_env.testing.agent_suite import OBSERVATIONS, check_agent
 from mars_env.types import Action, Sampling
@@ -36,6 +35,29 @@ def test_prompts_show_all_fields_and_only_them(role):
         assert "cut off" not in agent.prompt(whole)[1]["content"]
 
 
+MARKS = ["problem", "solution", "report", "feedback", "program"]
+PARTS = st.sampled_from([f"{opening}{mark}>" for mark in MARKS for opening in ("<", "</")]) | st.sampled_from(
+    ["</", "<", ">", "\n", "div", *MARKS]
+)
+FIELDS = ("problem", "solution", "report", "feedback")
+
+
+@pytest.mark.parametrize("role", ROLES)
+@given(st.lists(PARTS, max_size=12).map("".join))
+def test_no_field_leaves_its_marks(role, text):
+    agent, seen = ROLES[role](ScriptedModel(["x"])), OBSERVATIONS[role]
+    hostile, harmless = (
+        agent.prompt({name: each if name in FIELDS else value for name, value in seen.items()})[-1]["content"]
+        for each in (f"x{text}", "x")
+    )
+    for mark in MARKS:
+        for tag in (f"<{mark}>", f"</{mark}>"):
+            if tag in harmless:
+                assert hostile.count(tag) == harmless.count(tag)
+            elif tag in text and tag not in agent.template:
+                assert tag in hostile
+
+
 def test_prompts_ask_for_what_the_rules_read():
     verifier = Verifier(ScriptedModel(["x"])).prompt(OBSERVATIONS["verifier"])[1]["content"]
     assert verifier.endswith("\nCorrectness: Correct\nCorrectness: Wrong")
@@ -59,16 +81,14 @@ def test_a_solver_revises_its_own_solution():
 
 
 async def test_actions_hide_thinking_and_keep_the_completion():
-    model = RecordingModel(
-        ScriptedModel(["<think>secret</think>\n\nIt is 4.", "<think>never ends"], name="m")
-    )
+    model = Recorded(ScriptedModel(["<think>secret</think>\n\nIt is 4.", "<think>never ends"], name="m"))
     solver = Solver(model, sampling=Sampling(temperature=0.6, max_tokens=50))
     actions = [a for seed in range(20) for a in await solver.act({"problem": "p"}, 1, seed)]
     assert {a.text for a in actions} == {"It is 4.", ""}
     assert all("<think>" in a.completions[0].text for a in actions)
     assert solver.policy == "m"
-    assert {r.sampling.seed for r in model.records} == set(range(20))
-    assert {r.sampling.temperature for r in model.records} == {0.6}
+    assert {sampling.seed for _, _, sampling in model.requests} == set(range(20))
+    assert {sampling.temperature for _, _, sampling in model.requests} == {0.6}
     [action] = await Solver(ScriptedModel(["<think>x"]), thinking=None).act({"problem": "p"}, 1, 0)
     assert action.text == "<think>x"
 
@@ -88,17 +108,17 @@ def test_prompts_are_replaceable():
         {"role": "user", "content": "Q: p"}
     ]
     assert Solver(model, prompt=lambda seen: [1, 2]).prompt({"problem": "p"}) == [1, 2]
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Solver(model, prompt="{{ problem ")
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Solver(model, prompt="{{ hint }}").prompt({"problem": "p"})
 
 
 @pytest.mark.parametrize("model", [lambda seen: "4", "http://host:8000/v1#model", ScriptedModel, None])
 def test_what_is_no_model_is_refused_before_it_plays(model):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Solver(model)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Solver(ScriptedModel(["x"]), sampling={"temperature": 0})
 
 
@@ -108,7 +128,7 @@ async def test_a_model_that_returns_no_completions_is_told_what_to_return(return
         async def complete(self, prompt, n, sampling):
             return returned
 
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await Solver(OfTexts()).act({"problem": "2 + 2?"}, 1, seed=0)
 
 
@@ -122,7 +142,7 @@ def test_text_of_models_is_never_a_template(hostile):
 
 def test_templates_run_in_a_sandbox():
     agent = Solver(ScriptedModel(["x"]), prompt="{{ problem.__class__.__mro__ }}")
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         agent.prompt({"problem": "p"})
 
 
@@ -162,13 +182,6 @@ def test_stripping_leaves_no_tags_and_is_done_once(text):
     assert Thinking().visible(shown) == shown
 
 
-def test_stripping_takes_linear_time():
-    begun = time.process_time()
-    Thinking().visible("</think>" * 200_000)
-    Thinking().visible("<think>" * 200_000)
-    assert time.process_time() - begun < 10  # if every tag searched the rest, hours
-
-
 async def test_the_agent_suite_finds_faults():
     class Wrong:
         policy = "wrong"
@@ -183,13 +196,13 @@ async def test_the_agent_suite_finds_faults():
     seen = OBSERVATIONS["solver"]
     wrong = (lambda o, n: [], lambda o, n: ["x"] * n, lambda o, n: [Action(str(next(counter)))] * n)
     for act in wrong:
-        with raises(AssertionError):
+        with pytest.raises(AssertionError):
             await check_agent(Wrong(act), seen)
-    with raises(TypeError):
+    with pytest.raises(TypeError):
         await check_agent(Wrong(lambda o, n: setitem(o, "x", 1)), seen)
-    with raises(AssertionError):
+    with pytest.raises(AssertionError):
         await check_agent(Wrong(lambda o, n: [Action("x")] * n), seen, trainable=True)
-    with raises(AssertionError):
+    with pytest.raises(AssertionError):
         await check_agent(object(), seen)
 
 

@@ -2,7 +2,6 @@ import asyncio
 import statistics
 
 import pytest
-from messages import raises
 
 from benchmarks.simulator import Cluster, SimulatedEngine, run_virtual, simulate
 from mars_env.envs import GroupedSettings
@@ -36,7 +35,7 @@ def test_a_standstill_is_an_error_and_not_a_hang():
     async def forever():
         await asyncio.get_running_loop().create_future()
 
-    with raises(MarsError):
+    with pytest.raises(MarsError):
         run_virtual(forever())
 
 
@@ -93,5 +92,5 @@ def test_shares_and_times_agree_with_each_other():
 
 
 def test_a_resolution_above_the_segment_is_refused():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         simulate(SMALL.model_copy(update={"segment_tokens": 100}))

@@ -69,11 +69,6 @@ def test_every_reference_solution_of_mbpp_is_right(tmp_path):
 SUM = {"id": "a", "problem": "2 + 2?", "answer": "4"}
 
 
-def test_an_unknown_problem_is_named_with_file_and_line(tmp_path):
-    said, _ = graded(tmp_path, [SUM], [("z", "x")], code=2)
-    assert "line 1" in said and "z" in said and "Traceback" not in said
-
-
 def test_validation_finds_what_is_not_fit(tmp_path):
     rows = [
         {"id": "good", "prompt": "Twice x.", "entry_point": "twice", "tests": ["assert twice(5) == 10"],
@@ -83,17 +78,7 @@ def test_validation_finds_what_is_not_fit(tmp_path):
     ]  # fmt: skip
     said = command_line.said("validate", write_rows(tmp_path / "p.jsonl", rows), code=1)
     assert "bad:" in said and "good:" not in said and "1 of 2 problems are fit" in said
-    assert "endless: say how many problems, --limit N" in command_line.said("validate", "nibbles", code=2)
-
-
-def test_verdicts_replace_no_input(tmp_path):
-    graded(tmp_path, [SUM], [("a", "4")], "--out", tmp_path / "c.jsonl", code=2)
-    assert read_rows(tmp_path / "c.jsonl")[0]["completion"] == "4"
-
-
-def test_verdicts_that_cannot_be_written_are_one_sentence(tmp_path):
-    said, _ = graded(tmp_path, [SUM], [("a", "4")], "--out", tmp_path / "no" / "v.jsonl", code=2)
-    assert "v.jsonlcannotbewritten" in "".join(said.split())  # wherever the path is broken into lines
+    assert "endless: say how many problems, --limit N" in command_line.said("validate", "aime", code=2)
 
 
 def test_rubrics_of_the_problems_or_of_a_file(tmp_path):

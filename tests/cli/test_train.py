@@ -6,20 +6,18 @@ import sys
 import pytest
 import torch
 from command_line import run_cli
-from messages import raises
 from safetensors.torch import load_file
 from tiny_team import tiny
 from typer.testing import CliRunner
 
 from mars_env.cli import app
-from mars_env.cli.train import assigned_checkpoints
-from mars_env.errors import ConfigError, MissingExtra, StoreError
+from mars_env.errors import ConfigError, StoreError
 from mars_env.loggers import read_jsonl
 
 REWARDS = '''
 """A random model solves nothing."""
 from mars_env.agents.roles import RoleAgent
-from mars_env.envs import Solve, register_rules
+from mars_env import ask, game
 from mars_env.types import Sampling
 
 
@@ -39,24 +37,18 @@ class Short(RoleAgent):
     role, template = "guesser", "{{ problem[:20] }}|"
 
 
-class Guess(Solve):
-    possible_agents = ("guesser_0",)
-
-    def current_agent(self, state):
-        return super().current_agent(state) and "guesser_0"
+@game(max_turns=1, roles={"guesser": None}, fields={"guesser": ["problem"]})
+def guess(problem):
+    return (yield ask("guesser", problem=problem.statement))
 
 
-class Named(Guess):
-    roles_from = "tiny_rewards:ROLES"
-
-
-ROLES = {"guesser": Short}
-register_rules("guess", Guess)
-register_rules("named-guess", Named)
+@game(max_turns=1, roles={"guesser": Short})
+def named_guess(problem):
+    return (yield ask("guesser", problem=problem.statement))
 '''
 COMMON = [
-    *["--reward", "solver=tiny_rewards:digits", "--max-tokens", "6"],
-    *["--option", "problems_per_step=3", "--option", "train.learning_rate=0.003"],
+    *["--environment.rewards.solver", "tiny_rewards:digits", "--sampling.max_tokens", "6"],
+    *["--problems_per_step", "3", "--train.learning_rate", "0.003"],
 ]
 
 
@@ -75,17 +67,17 @@ def folder(tmp_path, monkeypatch):
     sys.modules.pop("tiny_rewards", None)
 
 
-def called(*arguments):
-    """`mars-env train` in this process."""
+def called(*arguments, code=0):
+    """`mars-env train` in this process, and its exit status."""
     result = CliRunner().invoke(app, ["train", *map(str, arguments)])
-    if result.exception is not None:
+    if result.exit_code != code:
         raise result.exception
     return result.output
 
 
-def search(*arguments, steps=1):
-    common = ["arithmetic-tree-search", *COMMON, "--set", "nodes=4", "--option", f"steps={steps}"]
-    return called(*common, *arguments)
+def search(*arguments, steps=1, **more):
+    common = ["arithmetic-tree-search", *COMMON, "--environment.settings.nodes", 4, "--steps", steps]
+    return called(*common, *arguments, **more)
 
 
 def refused(*arguments, error=ConfigError):
@@ -109,7 +101,7 @@ def same(one, other):
 
 
 def test_two_models_are_trained_in_one_tree_and_a_run_is_taken_up(folder):
-    both = ["--model", "one", "--model", "two", "--checkpoint-every", 1]
+    both = ["--model", "one", "--model", "two", "--checkpoint_every", 1]
     search(*both, "--out", "whole", steps=3)
     search(*both, "--out", "parts", steps=2)
     search(*both, "--out", "parts", steps=3)
@@ -121,15 +113,19 @@ def test_two_models_are_trained_in_one_tree_and_a_run_is_taken_up(folder):
     rows = read_jsonl(folder / "parts/metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3]
     assert all(row["advantages/turns"] == 12 and row["advantages/groups"] == 3 for row in rows)
-    paper = {"policy/solver_0/vetoed", "policy/solver_1/kl"}  # --option left the paper's loss as it is
+    paper = {"policy/solver_0/vetoed", "policy/solver_1/kl"}  # flags left the paper's loss as it is
     assert paper <= rows[0].keys()
-    other = refused(*both, "--out", "parts", "--option", "problems_per_step=2", error=StoreError)
+    other = refused(*both, "--out", "parts", "--problems_per_step", "2", error=StoreError)
     assert "problems_per_step" in other
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["--agents", 3, "--team", "tiny_rewards:team"], ["--agents", 2, "--option", "pipeline.staleness=1"]],
+    [
+        [],
+        ["--environment.settings.agents", 3, "--team.agents", "tiny_rewards:team"],
+        ["--environment.settings.agents", 2, "--pipeline.staleness", "1"],
+    ],
     ids=["single", "homogeneous", "pipelined"],
 )
 def test_one_model_plays_all_agents(folder, arguments):
@@ -137,7 +133,7 @@ def test_one_model_plays_all_agents(folder, arguments):
     assert sorted(weights(folder / "run/step-00000002")) == ["policy"]
     rows = read_jsonl(folder / "run/metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2]
-    assert all(row["pipeline/oldest"] <= ("pipeline.staleness=1" in arguments) for row in rows)
+    assert all(row["pipeline/oldest"] <= ("--pipeline.staleness" in arguments) for row in rows)
 
 
 class Library:
@@ -161,7 +157,7 @@ def test_other_loggers_get_the_metrics_and_the_settings_of_the_run(folder, monke
     made = {name: Library() for name in ("trackio", "wandb")}
     for name, library in made.items():
         monkeypatch.setitem(sys.modules, name, library)
-    search("--model", "one", "--out", "run", "--trackio", "here", "--wandb", "there")
+    search("--model", "one", "--out", "run", "--logging.trackio", "here", "--logging.wandb", "there")
     for library, project in zip(made.values(), ("here", "there"), strict=True):
         assert (library.given["project"], library.given["name"]) == (project, "run")
         assert library.given["config"]["sampling"]["max_tokens"] == 6
@@ -169,83 +165,74 @@ def test_other_loggers_get_the_metrics_and_the_settings_of_the_run(folder, monke
         assert step == 1 and "policy/policy/loss" in values and end == "finished"
 
 
-@pytest.mark.parametrize("option", ["--trackio", "--wandb"])
-def test_a_missing_library_is_reported_before_weights_are_read(folder, monkeypatch, option):
-    monkeypatch.setitem(sys.modules, option.removeprefix("--"), None)
-    assert option.removeprefix("--") in refused(
-        "--model", "nowhere", "--out", "run", option, "here", error=MissingExtra
-    )
-
-
-@pytest.mark.parametrize("given", [["--max-tokens", 6], ["--option", "sampling.temperature=0.9"]])
-def test_a_team_that_ignores_the_sampling_is_rejected(folder, given):
-    alone = ["arithmetic-solve", "--model", "one", "--out", "run", "--option", "steps=1", *given]
-    with raises(ConfigError):
-        called(*alone, "--team", "tiny_rewards:deaf")
-    assert not (folder / "run").exists()
-
-
 def test_the_rules_name_the_agents_that_models_become(folder):
-    guess = ["--model", "one", "--out", "run", "--reward", "guesser=tiny_rewards:digits", "--max-tokens", 6]
-    small = ["--option", "steps=1", "--option", "problems_per_step=2"]
+    guess = ["--model", "one", "--out", "run", "--environment.rewards.guesser", "tiny_rewards:digits"]
+    small = ["--sampling.max_tokens", 6, "--steps", 1, "--problems_per_step", 2]
     called("tiny_rewards:arithmetic-named-guess", *guess, *small)
     assert read_jsonl(folder / "run/metrics.jsonl")[0]["role/guesser/turns"] > 0
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         called("tiny_rewards:arithmetic-guess", *guess, *small)
 
 
-def test_settings_come_from_a_file_and_single_ones_from_options(folder):
-    (folder / "run.toml").write_text(
-        'steps = 9\nseed = 4\n[train]\nratio = "token"\n[train.overlong]\nbuffer = 1\n'
-    )
-    search("--model", "one", "--config", "run.toml", "--option", "train.epochs=2", "--out", "run")
+FILE = """
+steps = 9
+seed = 4
+out = "../run"
+problems_per_step = 3
+[environment]
+id = "arithmetic-tree-search"
+settings = { nodes = 4 }
+rewards = { solver = "tiny_rewards:digits" }
+[team]
+model = "../one"
+[sampling]
+max_tokens = 6
+[train]
+ratio = "token"
+[train.overlong]
+buffer = 1
+"""
+
+
+def test_settings_come_from_a_file_and_single_ones_from_flags(folder):
+    (folder / "files").mkdir()
+    (folder / "files" / "run.toml").write_text(FILE)
+    called("files/run.toml", "--train.epochs", 2, "--steps=1")
     rows = read_jsonl(folder / "run/metrics.jsonl")
     assert [row["step"] for row in rows] == [1] and rows[0]["policy/policy/updates"] == 2
 
 
-def test_the_short_name_of_a_setting_is_understood(folder):
-    (folder / "run.toml").write_text("[train]\nlr = 4\n")
-    for given in (["--option", "train.lr=4"], ["--config", "run.toml"]):
-        assert "did you mean 'train.learning_rate'" in refused("--model", "one", "--out", "run", *given)
-
-
-def test_a_folder_with_an_equals_sign_is_a_checkpoint(folder):
-    (folder / "lr=3").mkdir()
-    assert assigned_checkpoints(["lr=3"], ["solver_0"], apart=False) == {"solver_0": ("policy", "lr=3")}
-    with pytest.raises(ConfigError):
-        assigned_checkpoints(["one", "solvr=two"], ["solver_0", "solver_1"], apart=False)
-
-
 def test_a_team_of_another_size_is_refused_in_one_sentence(folder):
     both = ["--model", "one", "--model", "two", "--out", "run"]
-    assert "3 agents take one --model" in refused(*both, "--agents", 3)
-    assert "got 2" in refused(*both, "--lora", 2)
-    unknown = refused("--model", "one", "--out", "run", "--option", "step=3")
+    assert "3 agents" in refused(*both, "--environment.settings.agents", 3)
+    assert "base" in refused(*both, "--team.lora", 2)
+    unknown = refused("--model", "one", "--out", "run", "--step", 3)
     assert "there is no setting 'step'; did you mean 'steps'?" in unknown and "pydantic" not in unknown
-    assert "steps" in refused("--model", "one", "--out", "run", "--option", "steps.more=3")
-    twice = ["--model", "solver=one", "--model", "solver=two", "--out", "run"]
-    assert "names solver again" in refused(*twice, "--agents", 1)
+    assert "steps" in refused("--model", "one", "--out", "run", "--steps.more", 3)
     one, team = ["--model", "one", "--out", "run"], "arithmetic-solve-verify-correct"
-    for given in (
+    for arguments in (
         ["gsm8k-solve", *one],
-        ["arithmetic-solve", *one, "--split", "validation"],
-        ["arithmetic-solve", *one, "--option", "sampling=5"],
+        ["arithmetic-solve", *one, "--environment.problem_options.split", "validation"],
+        ["arithmetic-solve", *one, "--sampling", 5],
+        ["arithmetic-solve", *one, "--evaluation.every", 5],
+        ["arithmetic-solve", "--model", "one"],
+        ["--model", "one", "arithmetic-solve"],
         [team, *both],
-        [team, *one, "--agents", 3],
-        [team, "--model", "solver=one", "--out", "run"],
-        [team, "--model", "solver=one", "--model", "verifier,corrector=two", "--lora", 2, "--out", "run"],
+        [team, *one, "--environment.settings.agents", 3],
+        [team, "--team.model.solver", "one", "--out", "run"],
+        [team, "--team.model", '{"solver": "one", "verifier,corrector": "two"}', "--team.lora", 2],
     ):
-        with raises(ConfigError):
-            called(*given)
+        with pytest.raises(ConfigError):
+            called(*arguments)
     assert not (folder / "run").exists()
 
 
 def marsrl(*arguments, steps=1):
     """MarsRL in small."""
-    rewards = [f"--reward={role}=tiny_rewards:digits" for role in ("solver", "verifier", "corrector")]
-    settings = [f"steps={steps}", "problems_per_step=2", "rollouts.group=4", "rollouts.branches=1"]
-    told = ["--out", "run", "--max-tokens", 6, *rewards, *(f"--option={setting}" for setting in settings)]
-    called("arithmetic-solve-verify-correct", *told, *arguments)
+    roles = ("solver", "verifier", "corrector")
+    flags = [f"--environment.rewards.{role}=tiny_rewards:digits" for role in roles]
+    flags += [f"--steps={steps}", "--problems_per_step=2", "--rollouts.group=4", "--rollouts.branches=1"]
+    called("arithmetic-solve-verify-correct", "--out=run", "--sampling.max_tokens=6", *flags, *arguments)
     return read_jsonl("run/metrics.jsonl")
 
 
@@ -255,7 +242,7 @@ def test_marsrl_is_pipelined_and_segmented_with_importance_weights_and_mastered_
         *("train.tis_cap=2", "train.tis_veto=0.0001", "train.dmmpt_threshold=0.01"),
         "train.learning_rate=0.003",
     ]
-    rows = marsrl("--model", "one", *(f"--option={option}" for option in options), steps=4)
+    rows = marsrl("--model", "one", *(f"--{option}" for option in options), steps=4)
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
     assert all(row["pipeline/oldest"] <= 1 and row["pipeline/dropped"] == 0 for row in rows)
     assert max(row["pipeline/oldest"] for row in rows) == 1  # rollouts did run ahead
@@ -264,33 +251,19 @@ def test_marsrl_is_pipelined_and_segmented_with_importance_weights_and_mastered_
     assert updated and all(parts <= row.keys() for row in updated)
     assert any(0 < row["policy/policy/mastered"] < 1 for row in updated)
     state = json.loads((folder / "run/step-00000004/state.json").read_text())
-    assert state["settings"]["run.segment_tokens"] == 2
+    assert state["must_match"]["run"]["segment_tokens"] == 2
     trained = [json.loads(line) for line in (folder / "run/trained.jsonl").read_text().splitlines()]
     groups = [group for row in trained for group in row["groups"]]
     assert len(groups) == len(set(groups)) >= 8
-    marsrl("--model", "one", *(f"--option={option}" for option in options), steps=5)  # it is continued
+    marsrl("--model", "one", *(f"--{option}" for option in options), steps=5)  # it is continued
     assert [row["step"] for row in read_jsonl("run/metrics.jsonl")] == [1, 2, 3, 4, 5]
-
-
-def test_roles_have_policies_of_their_own_by_name(folder):
-    (row,) = marsrl(
-        *("--model", "solver=one", "--model", "verifier,corrector=two"),
-        *("--option=train.learning_rate=0.01", "--option=rollouts.group=8"),
-    )
-    assert row["policy/solver/completions"] == row["role/solver/trained"] > 0
-    both = row["role/verifier/trained"] + row["role/corrector/trained"]
-    assert row["policy/verifier-corrector/completions"] == both > 0
-    trained = weights(folder / "run/step-00000001")
-    assert sorted(trained) == ["solver", "verifier-corrector"]
-    for policy, begun in (("solver", "one"), ("verifier-corrector", "two")):
-        assert not same(trained[policy], load_file(folder / begun / "model.safetensors"))
 
 
 def test_roles_have_adapters_of_their_own_or_share_one(folder):
     pytest.importorskip("peft", reason="adapters need the extra lora")
-    marsrl("--model", "one", "--lora", 2, "--checkpoint-every", 1)
+    marsrl("--model", "one", "--team.lora", 2, "--checkpoint_every", 1)
     assert sorted(weights(folder / "run/step-00000001")) == ["corrector_0", "solver_0", "verifier_0"]
-    shared = ["--model", "solver,verifier,corrector=one", "--lora", 2, "--out", "shared"]
+    shared = ["--team.model.solver,verifier,corrector", "one", "--team.lora", 2, "--out", "shared"]
     marsrl(*shared)
     assert sorted(weights(folder / "shared/step-00000001")) == ["solver-verifier-corrector"]
 
@@ -301,10 +274,20 @@ def test_the_command_itself(folder, monkeypatch):
     assert "nowhere" in said and "Traceback" not in said
 
 
-@pytest.mark.parametrize("more", [[], ["--lora", 4], ["--option", "train.offload=true"]], ids=str)
+@pytest.mark.parametrize("more", [[], ["--team.lora", 4], ["--train.offload"]], ids=str)
 def test_a_dry_run_prints_the_memory_and_starts_nothing(folder, more):
     memory = ["--dry-run", "--gpu-memory", "1e-6"]
-    printed = search("--model", "one", "--out", "run", *memory, *more)
-    assert "does not fit into 1e-06 GiB" in printed
-    assert ("in the memory of the host" in printed) == ("train.offload=true" in more)
+    printed = search("--model", "one", "--out", "run", *memory, *more, code=3)
+    assert "of 1e-06 GiB: IT DOES NOT FIT" in printed
+    assert ("\n  host " in printed) == ("--train.offload" in more)
     assert not (folder / "run").exists()
+
+
+def test_a_dry_run_says_what_the_credit_rule_needs_and_rejects_what_lacks_it(folder):
+    dry = ["--model", "one", "--dry-run", "--gpu-memory", 99]
+    printed = search(*dry, "--credit", "c3")
+    assert printed.startswith("credit: c3, which needs two or more turns on each input")
+    with pytest.raises(ConfigError):
+        called("arithmetic-solve-verify-correct", *dry, "--credit", "c3", "--rollouts", "own")
+    with pytest.raises(ConfigError):
+        called("arithmetic-solve-verify-correct", *dry, "--credit", "mars2")

@@ -2,7 +2,6 @@
 
 import pytest
 from command_line import run_cli
-from messages import raises
 
 from mars_env.distributed import Place, Placement, as_placement
 from mars_env.errors import ConfigError
@@ -10,7 +9,7 @@ from mars_env.errors import ConfigError
 
 def test_a_file_holds_a_placement(tmp_path):
     path = tmp_path / "cluster.json"
-    wanted = Placement(workers=Place(count=4, cpus=2, labels={"zone": "a"}), engines=Place(count=1, gpus=8))
+    wanted = Placement(workers=Place(count=4, cpus=2, labels={"zone": "a"}), graders=Place(count=1, gpus=8))
     path.write_text(wanted.model_dump_json())
     assert as_placement(f"ray:{path}") == wanted
     assert as_placement(f"ray:{path}", "10.0.0.1:6379").address == "10.0.0.1:6379"
@@ -20,22 +19,22 @@ def test_a_file_holds_a_placement(tmp_path):
 def test_what_is_no_placement_is_refused(given, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cluster.json").write_text('{"workers": {"count": 2, "cpu": 1}}')
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         as_placement(given)
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
     import importlib
 
-    from mars_env.distributed import fleet
+    from mars_env.distributed import cluster
     from mars_env.errors import MissingExtra
 
     def missing(name):
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with raises(MissingExtra):
-        fleet.load_ray()
+    with pytest.raises(MissingExtra):
+        cluster.load_ray()
 
 
 def test_an_address_is_one_of_workers():

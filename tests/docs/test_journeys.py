@@ -4,7 +4,6 @@ Set-up that only a reader can do (a key, a server) is an indented block: here a 
 protocol stands in for models, and a generated set for a downloaded one.
 """
 
-import re
 import socket
 from importlib.metadata import distributions
 from pathlib import Path
@@ -59,9 +58,10 @@ def test_a_journey_from_an_empty_folder(page, problems, tmp_path):
         needed("openai", "dev")
     replaced = []
     if page == README:  # what a reader downloads, and a training that takes hours
-        short = "steps=1 --option problems_per_step=1 --option rollouts.group=2 --max-tokens 8"
+        short = "train run.toml --problems_per_step 1 --rollouts.group 2 --sampling.max_tokens 8"
         model = str(tiny_checkpoint(tmp_path / "model"))
-        replaced = [("aime25", str(file)), ("Qwen/Qwen3-0.6B", model), ("steps=100", short)]
+        replaced = [("aime25", str(file)), ("Qwen/Qwen3-0.6B", model)]
+        replaced += [("steps = 100", "steps = 1"), ("train run.toml", short)]
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with openai_server.Server(answers=answers) as server:
@@ -70,15 +70,6 @@ def test_a_journey_from_an_empty_folder(page, problems, tmp_path):
         assert walk(page, tmp_path, replaced, MY_KEY="not-a-real-key", **places)
     if page.stem in OPENRLHF:
         assert "GiB" in (tmp_path / "plan.txt").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_what_the_tests_set_in_place_of_a_reader_stands_on_the_page(page):
-    text = page.read_text(encoding="utf-8")
-    commands = "".join(body for kind, _, body in blocks(page) if kind == "bash")
-    for name in ("AGENTS", "PROBLEMS", "PORT"):
-        used, exported = f'"${name}"' in commands, re.search(rf"^    export .*\b{name}=", text, re.M)
-        assert used == bool(exported) == (name in SET_UP.get(page.stem, ()))
 
 
 def test_the_tutorial_writes_the_game_of_the_examples():

@@ -75,12 +75,6 @@ def test_links_between_pages_lead_somewhere(page):
             assert place in slugs, f"{page.name} links to {target}#{place}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
-def test_the_site_can_read_the_fences(page):
-    for fence in re.findall(r"^```(.+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
-        assert re.fullmatch(r'\w+( title="[^"]+")?', fence), f"{page.name}: {fence}"
-
-
 def test_the_site_shows_every_page():
     told = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     shown = re.findall(r"([\w/-]+\.md)", told)
@@ -98,9 +92,3 @@ def test_the_reference_names_modules_that_exist(page):
     assert modules
     for module in modules:
         assert importlib.import_module(module).__doc__, f"{module} says nothing of itself"
-
-
-def test_an_environment_of_its_own_gets_the_library_from_the_clone():
-    for page in PAGES:
-        for line in (ROOT / page).read_text(encoding="utf-8").splitlines():
-            assert "-m venv" not in line or "install 'mars-env" not in line, f"{page}: {line}"

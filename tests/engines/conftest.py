@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items):
 def wide_miniature():
     """The shipped miniature with heads padded to a size that vLLM's attention for CPUs supports."""
     from mars_env.miniature import load
-    from mars_env.models.head_padding import pad_heads
+    from studies.common.head_padding import pad_heads
 
     return pad_heads(load().module, 32).float().eval()
 

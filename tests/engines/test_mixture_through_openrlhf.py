@@ -1,9 +1,8 @@
 """A random Qwen3-MoE through OpenRLHF on a CPU: ZeRO-3 on two ranks, its experts sent to vLLM, in float32.
 
-All else is as a settings file of examples/openrlhf has it, whose sizes alone are smaller.
+All else is as a run file of examples/openrlhf has it, whose sizes alone are smaller.
 """
 
-import json
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,25 +12,29 @@ import pytest
 from real_model import word_problem_file
 from tiny_checkpoint import tiny_mixture
 
-TEMPERATURE = 0.85  # of the settings file
+TEMPERATURE = 0.85  # of the run file
 NEAR_TIE = 1e-5
 """Two experts whose logits are closer: rounding, which differs by engine, may choose either."""
 ROLES = ("solver", "verifier", "corrector")
 
-FLAGS = {
-    **openrlhf_on_cpu.STEADY,
-    "--actor.num_gpus_per_node": "2",
-    "--ds.zero_stage": "3",
-    "--mars.problems": "2",
-    "--mars.rewards": json.dumps(dict.fromkeys(ROLES, "tiny_checkpoint:varied")),
-    "--data.max_len": "2048",
-    "--rollout.max_new_tokens": "24",
-    "--rollout.batch_size": "1",
-    "--train.batch_size": "12",
-    "--train.micro_batch_size": "2",
-    "--actor.adam.lr": "1e-3",
-    "--ckpt.save_steps": "1",
-    "--ckpt.save_hf": None,
+SETTINGS = {
+    **openrlhf_on_cpu.MINIATURE,
+    **openrlhf_on_cpu.APART,
+    **{f"environment.rewards.{role}": "tiny_checkpoint:varied" for role in ROLES},
+    "environment.limit": 2,
+    "environment.problem_options": None,
+    "steps": 2,
+    "checkpoint_every": 1,
+    "problems_per_step": 1,
+    "engine.context": 2048,
+    "sampling.max_tokens": 24,
+    "sampling.temperature": TEMPERATURE,
+    "train.minibatches": 1,
+    "train.learning_rate": 1e-3,
+    "openrlhf.actor.num_gpus_per_node": 2,
+    "openrlhf.ds.zero_stage": 3,
+    "openrlhf.train.micro_batch_size": 2,
+    "openrlhf.ckpt.save_hf": True,
 }
 
 
@@ -59,24 +62,21 @@ def run(tmp_path_factory):
             "before 0.32 vLLM's kernel for CPUs chooses the experts, which its replacement here cannot"
         )
     folder = tmp_path_factory.mktemp("mixture")
-    flags = {
-        **FLAGS,
-        "--actor.model_name_or_path": tiny_mixture(folder / "base"),
-        "--mars.problem_set": word_problem_file(folder / "words.jsonl", 2),
-        "--mars.problem_options": "{}",
+    settings = {
+        **SETTINGS,
+        "team.model": str(tiny_mixture(folder / "base")),
+        "environment.problems": str(word_problem_file(folder / "words.jsonl", 2)),
     }
     file = openrlhf_on_cpu.EXAMPLES / "marsrl_smoke_1gpu.toml"
     with openrlhf_on_cpu.ray_on_cpus(gpus=3, float32=True) as environment:
-        return openrlhf_on_cpu.launched(
-            folder, environment, flags, f"--config={file}", *openrlhf_on_cpu.APART
-        )
+        return openrlhf_on_cpu.launched(folder, environment, file, settings)
 
 
 def test_engine_and_trainer_agree_before_and_after_updates(run, tolerance):
-    steps = openrlhf_on_cpu.logged(run / "board", "train")
+    steps = openrlhf_on_cpu.logged(run)
     assert [row["update"] for row in openrlhf_on_cpu.updates(run)] == [*steps] == [1, 2]
     for step, figures in steps.items():
-        assert figures["rollout/advantage_std"] > 0.5
+        assert figures["advantage_std"] > 0.5
         assert abs(figures["vllm_kl"]) < tolerance, (step, figures["vllm_kl"])
 
 

@@ -4,7 +4,6 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
-from messages import raises
 
 from mars_env.errors import MarsError, ModelError
 from mars_env.models.requests import Sampled
@@ -42,7 +41,7 @@ async def test_an_answer_is_taken_as_it_is():
 
 async def test_a_request_that_fails_costs_its_turn_and_no_more():
     one = engine(of_task(ValueError("the prompt is too long")))
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await one.sample([1], [{}])
     require_alive([one])
 
@@ -52,6 +51,6 @@ async def test_a_dead_engine_ends_the_run(error):
     lives, dead = engine([]), engine(error)
     with pytest.raises(ModelError):
         await dead.sample([1], [{}])
-    with raises(MarsError) as raised:
+    with pytest.raises(MarsError) as raised:
         require_alive([lives, dead])
     assert not isinstance(raised.value, ModelError)

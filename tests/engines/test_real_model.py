@@ -6,17 +6,13 @@ from dataclasses import replace
 
 import pytest
 from real_engines import gap
-from real_model import word_problems
 from vllm_server import Server
 
-from mars_env.agents import Corrector, Solver, Verifier, tool_loop
-from mars_env.envs import Game, SolveVerifyCorrect
-from mars_env.grading import grader_for
+from mars_env.agents import Solver, tool_loop
+from mars_env.agents.calls import parse_json_calls
 from mars_env.models import HFModel, HTTPModel
-from mars_env.problems import ProblemSet
-from mars_env.rollout import Job, SegmentedModel, collect
 from mars_env.testing.model_suite import check_model
-from mars_env.types import Problem, Sampling, Verdict
+from mars_env.types import Sampling
 
 TOLERANCE = 5e-4
 """The largest difference of a log-probability in float32 between vLLM and transformers (docs/agents.md)."""
@@ -30,13 +26,6 @@ CHAT = [
     {"role": "assistant", "content": "Tom has 7 apples left."},
     {"role": "user", "content": "Why? Write at most three sentences."},
 ]
-TEMPLATED = (
-    "<|im_start|>system\nYou are a helpful teacher.<|im_end|>\n"
-    "<|im_start|>user\nTom has 12 apples and eats 5. How many are left?<|im_end|>\n"
-    "<|im_start|>assistant\nTom has 7 apples left.<|im_end|>\n"
-    "<|im_start|>user\nWhy? Write at most three sentences.<|im_end|>\n"
-    "<|im_start|>assistant\n"
-)
 QUESTIONS = (
     "What is 17 + 25?",
     "Are you sure? Add the tens and the units apart.",
@@ -80,7 +69,7 @@ def double(x: int) -> int:
 async def test_a_turn_with_calls_is_one_text_of_the_template(model, hf, monkeypatch):
     """The model is too small to call anything: what it writes first and second is taken for a call."""
     asked = '{"name": "double", "arguments": {"x": 21}}'
-    monkeypatch.setattr(tool_loop, "read_calls", lambda text, fenced: [asked])
+    monkeypatch.setattr(tool_loop, "parse_calls", lambda text, tools, fenced: parse_json_calls(asked))
     agent = Solver(model, tools=[double], max_calls=2, system="", prompt="{{ problem }}", thinking=None)
     agent.sampling = Sampling(max_tokens=200, temperature=0.0)
     [action] = await agent.act({"problem": "Say hello, in one word."}, 1, 7)
@@ -93,19 +82,6 @@ async def test_a_turn_with_calls_is_one_text_of_the_template(model, hf, monkeypa
     assert after.prompt_ids == (*before.prompt_ids, *before.token_ids, *tail)
     for completion in action.completions:
         assert gap(completion, hf) < TOLERANCE
-
-
-def test_its_tokenizer_reads_digits_one_by_one_and_loses_nothing(hf):
-    tokenizer = hf.tokenizer
-    for text in ("12345 + 67 = 12412", "def f(x):\n\treturn x * 10", " Größe, 日本語: √2 ≤ ∑", "a\r\n b  c"):
-        ids = tokenizer.encode(text)
-        assert tokenizer.decode(ids) == text
-        assert not [piece for piece in map(tokenizer.decode, ids) if len(re.findall(r"\d", piece)) > 1]
-
-
-def test_its_own_chat_template_makes_the_prompt(model):
-    assert model.encode(CHAT) == tuple(model.tokenizer.encode(TEMPLATED))
-    assert model.encode(CHAT[1:]) != model.encode(CHAT), "without a system message the template has its own"
 
 
 async def test_keeps_the_contract_of_models(model):
@@ -168,14 +144,6 @@ async def test_ids_stay_exact_over_many_turns(hf, vllm):
     assert drift, "no completion is tokenised otherwise: this shows nothing"
 
 
-async def test_segments_of_a_completion_are_its_ids(hf, vllm):
-    sampling = Sampling(temperature=0, max_tokens=60)
-    [whole] = await vllm.complete(CHAT, 1, sampling)
-    [parts] = await SegmentedModel(vllm, segment_tokens=13).complete(CHAT, 1, sampling)
-    assert (parts.prompt_ids, parts.token_ids, parts.text) == (whole.prompt_ids, whole.token_ids, whole.text)
-    assert gap(parts, hf) < TOLERANCE
-
-
 async def test_the_server_s_template_log_probabilities_and_stops_are_the_model_s(served, hf):
     """Messages are rendered by the server: with the very ids that the model in this process reads."""
     sampling = Sampling(temperature=0.8, max_tokens=80, seed=2)
@@ -186,24 +154,3 @@ async def test_the_server_s_template_log_probabilities_and_stops_are_the_model_s
             assert gap(completion, hf) < TOLERANCE
             assert (completion.token_ids[-1] == END) == (completion.finish_reason == "stop")
             assert completion.text == hf.tokenizer.decode(completion.token_ids, skip_special_tokens=True)
-
-
-async def test_every_turn_of_a_team_is_exact(vllm, hf):
-    """Four problems in plain English, each twice."""
-    sampling = Sampling(temperature=0.7, max_tokens=120)
-    roles = {"solver_0": Solver, "verifier_0": Verifier, "corrector_0": Corrector}
-    agents = {name: role(vllm, sampling=sampling) for name, role in roles.items()}
-    stated = [Problem(f"w{i}", text, str(answer)) for i, (text, answer) in enumerate(word_problems(4))]
-    jobs = [Job(problem, sample) for problem in ProblemSet("words", stated) for sample in range(2)]
-    game = Game(SolveVerifyCorrect.from_settings("training", rounds=1), grader_for("math"))
-    trees = await collect(game, agents, jobs, seed=1)
-    turns = [turn for tree in trees for turn in tree.turns]
-    assert not [tree.fault for tree in trees if tree.fault]
-    assert {turn.role for turn in turns} == {"solver", "verifier", "corrector"}
-    for turn in turns:
-        [completion] = turn.action.completions
-        assert completion.trainable
-        assert hf.tokenizer.decode(completion.token_ids, skip_special_tokens=True) == completion.text
-        assert turn.grade is None or turn.grade.verdict is not Verdict.UNKNOWN
-    for turn in turns[:8]:
-        assert gap(turn.action.completions[0], hf) < TOLERANCE

@@ -9,21 +9,19 @@ VLLM_KL = 0.05
 """Largest mean difference of a log-probability between engine and trainer, which both compute in bfloat16."""
 
 LIMIT = 40
-FLAGS = {
-    **openrlhf_on_cpu.STEADY,
-    "--mars.env": "aime-solve",
-    "--mars.problems": "3",
-    "--mars.group": "6",
+SETTINGS = {
+    **openrlhf_on_cpu.MINIATURE,
     # It solves almost nothing by chance, and groups of equal rewards train nothing: these rewards differ.
-    "--mars.rewards": '{"solver": "tiny_checkpoint:varied"}',
-    "--data.max_len": "256",
-    "--rollout.max_new_tokens": str(LIMIT),
-    "--rollout.temperature": "0.9",
-    "--rollout.batch_size": "1",
-    "--rollout.micro_batch_size": "2",
-    "--train.batch_size": "6",
-    "--train.micro_batch_size": "2",
-    "--actor.adam.lr": "1e-5",
+    "environment.rewards.solver": "tiny_checkpoint:varied",
+    "environment.limit": 3,
+    "steps": 3,
+    "problems_per_step": 1,
+    "rollouts.group": 6,
+    "sampling.max_tokens": LIMIT,
+    "sampling.temperature": 0.9,
+    "train.learning_rate": 1e-5,
+    "openrlhf.rollout.micro_batch_size": 2,
+    "openrlhf.train.micro_batch_size": 2,
 }
 
 
@@ -31,20 +29,17 @@ FLAGS = {
 def run(cluster, smollm2, tmp_path_factory):
     """The folder of a run of three updates, one problem each."""
     folder = tmp_path_factory.mktemp("real")
-    flags = {
-        **FLAGS,
-        "--actor.model_name_or_path": smollm2,
-        "--mars.problem_set": word_problem_file(folder / "words.jsonl", 3),
-    }
-    return openrlhf_on_cpu.launched(folder, cluster, flags)
+    problems = word_problem_file(folder / "words.jsonl", 3)
+    settings = {**SETTINGS, "team.model": str(smollm2), "environment.problems": str(problems)}
+    return openrlhf_on_cpu.launched(folder, cluster, "aime-solve", settings)
 
 
 def test_three_updates_are_trained_and_engine_and_trainer_agree(run):
-    steps = openrlhf_on_cpu.logged(run / "board", "train")
+    steps = openrlhf_on_cpu.logged(run)
     assert [row["update"] for row in openrlhf_on_cpu.updates(run)] == [*steps] == [1, 2, 3]
     for figures in steps.values():
-        assert figures["rollout/num_samples"] == 6
-        assert figures["rollout/advantage_std"] > 0.5
+        assert figures["samples"] == 6
+        assert figures["advantage_std"] > 0.5
         assert abs(figures["vllm_kl"]) < VLLM_KL
 
 

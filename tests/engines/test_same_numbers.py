@@ -6,7 +6,9 @@ says which settings correspond.
 
 import asyncio
 import copy
-from dataclasses import dataclass, field, replace
+import itertools
+from dataclasses import dataclass, replace
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -14,93 +16,100 @@ import torch
 from real_engines import shaken
 
 from mars_env import load_problems
-from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
-from mars_env.envs.solve_verify_correct import TRAINING
+from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
 from mars_env.grading import grader_for
-from mars_env.miniature import load
+from mars_env.miniature import CHECKPOINT, load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.rollout import collect, groups_of
 from mars_env.rollout.groups import step_jobs
-from mars_env.trainers.config import Credit, Overlong, TrainConfig, TreeCredit
-from mars_env.trainers.local import LocalTrainer, Policy
-from mars_env.trainers.openrlhf.agent_file.rows import training_rows
-from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
+from mars_env.trainers import local
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
+from mars_env.trainers.credit_rules import CREDIT_RULES
+from mars_env.trainers.forward import score
+from mars_env.trainers.local import LocalTrainer
+from mars_env.trainers.openrlhf.arguments import parsed_arguments
+from mars_env.trainers.openrlhf.rollouts.responses import ADVANTAGE, BatchShape, responses, training_rows
+from mars_env.trainers.openrlhf.translation import complete_flags
+from mars_env.trainers.policy import Policy
+from mars_env.trainers.recipes import MARS2, MARSRL, RunSettings
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Tree
+from mars_env.types import Grade, Tree
 
 AGREE = 1e-5
 TEMPERATURE = 0.8
-TRL_CAP = 1.2
 
 
 @dataclass(frozen=True)
 class Case:
-    """One loss in the words of each trainer."""
+    """A loss, the rollouts that are trained on, and metrics that show that its parts act on stale samples."""
 
-    local: dict
-    openrlhf: dict  # arguments of its PolicyLoss
-    trl: dict = field(default_factory=dict)  # attributes of its trainer
-    old: str = "rollout"  # whose log-probabilities the ratio's denominator is
-    kl: float = 0.0
-    team: dict = field(default_factory=dict)  # settings of the team, which OpenRLHF and TRL do not have
-    bite: tuple = ()  # metrics that show that they act
+    train: TrainConfig
+    rollouts: str = "groups"
+    bite: tuple = ()
 
 
 pytestmark = pytest.mark.usefixtures("shim")
 
 CLIP = {"clip_low": 0.2, "clip_high": 0.28}
-CLIP_EPS = {"clip_eps_low": 0.2, "clip_eps_high": 0.28}
-EPSILON = {"epsilon_low": 0.2, "epsilon_high": 0.28}
-GSPO = {"policy_loss_type": "gspo", "clip_eps_low": 3e-4, "clip_eps_high": 4e-4}
+TREE = {"tree_credit": TreeCredit(), "overlong": Overlong(limit=24, buffer=8)}
 CASES = {
-    "token-mean": Case({"aggregation": "token-mean", **CLIP}, CLIP_EPS, EPSILON),
-    "sequence-mean": Case(
-        {"aggregation": "sequence-mean", **CLIP},
-        {**CLIP_EPS, "token_level_loss": False},
-        {**EPSILON, "loss_type": "grpo"},
-    ),
-    "dual clip": Case({**CLIP, "dual_clip": 1.3}, {**CLIP_EPS, "dual_clip": 1.3}, {**EPSILON, "delta": 1.3}),
-    "gspo": Case(  # of MARS2: `openrlhf_on_cpu.MARS2_LOSS`
-        {"ratio": "sequence"},
-        GSPO,
-        {
-            "loss_type": "grpo",
-            "importance_sampling_level": "sequence",
-            "epsilon_low": 3e-4,
-            "epsilon_high": 4e-4,
-        },
-    ),
-    "importance correction": Case(
-        {"aggregation": "token-mean", "tis_cap": TRL_CAP, "tis_veto": None},
-        {
-            "is_correction_level": "token",
-            "is_correction_mode": "clip",
-            "is_correction_threshold": [0.0, TRL_CAP],
-        },
-        {},
-        old="trainer",
-    ),
-    "gspo with weights": Case(  # MARS2's
-        {"ratio": "sequence"},
-        GSPO,
-        old="trainer",
-        team={"tis_cap": 1.1, "tis_veto": 0.7},
-        bite=("importance", "vetoed"),
-    ),
-    "mastered tokens": Case(  # MarsRL's
-        {"ratio": "token"},
-        {},
-        old="trainer",
-        team={"tis_cap": 1.2, "dmmpt_threshold": 0.9},
-        bite=("mastered",),
-    ),
-    "kl": Case({"aggregation": "token-mean", "kl_coefficient": 0.1}, {}, {"beta": 0.1}, kl=0.1),
+    "MARSRL": Case(MARSRL.train, bite=("clipped",)),
+    "MARS2": Case(MARS2.train.model_copy(update=TREE), "tree", ("clipped", "vetoed")),
+    "token-mean": Case(TrainConfig(tis_veto=None, clip_high=0.02), bite=("clipped",)),
+    "sequence-mean": Case(TrainConfig(aggregation="sequence-mean", tis_veto=None, **CLIP), "tree"),
+    "dual clip": Case(TrainConfig(dual_clip=1.3, tis_veto=None, **CLIP), bite=("clipped",)),
+    "gspo": Case(TrainConfig(ratio="sequence", tis_veto=None, **TREE), "tree", ("clipped",)),
+    "cap and veto": Case(TrainConfig(tis_cap=1.1, tis_veto=0.7), bite=("vetoed",)),
+    "mastered tokens": Case(TrainConfig(dmmpt_threshold=0.9), bite=("mastered",)),
+    "kl": Case(TrainConfig(kl_coefficient=0.1, aggregation="sequence-mean"), bite=("kl",)),
 }
+CREDIT = {
+    **{rule: TrainConfig(credit=rule) for rule in CREDIT_RULES},
+    "balance": TrainConfig(balance=True),
+    "majority": TrainConfig(labels="majority"),
+    "imitate": TrainConfig(imitate="reference"),
+}
+"""Every way to credit a team, by name."""
+
+
+@cache
+def parsed_run(config):
+    """OpenRLHF's arguments of a run file with these settings of the update, by its own parser."""
+    overlong = config.overlong
+    run = RunSettings(
+        backend="openrlhf",
+        out="run",
+        environment={"id": "arithmetic-solve-verify-correct"},
+        team={"model": str(CHECKPOINT)},
+        engine={"context": 4096},
+        sampling={"max_tokens": overlong.limit} if overlong else {},
+        train=config,
+        openrlhf={"vllm": {"num_engines": 1}},
+    )
+    return parsed_arguments(complete_flags(run))
+
+
+def policy_loss_arguments(config):
+    """What OpenRLHF's actor gives `PolicyLoss` of those arguments, and the weight of the KL term."""
+    args = parsed_run(config)
+    advantage = args.algo.advantage
+    loss = {
+        "clip_eps_low": args.actor.eps_clip_low_high[0],
+        "clip_eps_high": args.actor.eps_clip_low_high[1],
+        "dual_clip": args.actor.dual_clip,
+        "token_level_loss": args.actor.loss_agg_mode == "token-mean",
+        "policy_loss_type": args.actor.policy_loss_type,
+        "is_correction_level": advantage.is_correction_level,
+        "is_correction_mode": advantage.is_correction_mode,
+        "is_correction_gating": advantage.is_correction_gating,
+        "is_correction_threshold": advantage.is_correction_threshold,
+    }
+    return loss, args.algo.kl.init_coef
 
 
 @pytest.fixture(scope="module")
 def before():
-    """The weights that play."""
+    """The weights that play, and the reference."""
     torch.set_num_threads(1)
     return load()
 
@@ -110,7 +119,7 @@ def groups(before):
     """MarsRL: groups of a Solver, Verifiers and Correctors on four problems, one turn of unknown reward."""
     agents = {f"{r}_0": MiniatureAgent(r, before, temperature=TEMPERATURE, max_tokens=24) for r in LIMITS}
     grower = grouped(GroupedSettings(group=5, branches=1))
-    game = Game(SolveVerifyCorrect(TRAINING), grader_for("math"), grower=grower)
+    game = Game(solve_verify_correct(schedule="training"), grader_for("math"), grower=grower)
     problems = load_problems("arithmetic", seed=1, split="train")
     jobs = step_jobs(problems, step=0, problems_per_step=4, seed=1)
     trees = asyncio.run(collect(game, agents, jobs, seed=1))
@@ -154,9 +163,15 @@ def tree(groups):
 
 
 @pytest.fixture(scope="module")
-def after(before):
-    """Weights a few updates later: ratios differ from 1, some are clipped."""
-    return shaken(load().module.float(), seed=0, size=0.005)
+def old(before):
+    """The weights before the update, by staleness: those that play, or a few updates later."""
+    return [load().module.float(), shaken(load().module.float(), seed=1, size=0.005)]
+
+
+@pytest.fixture(scope="module")
+def after(old):
+    """The weights in the second pass of an update, by staleness: ratios differ from 1."""
+    return [shaken(copy.deepcopy(module), seed=0, size=0.005) for module in old]
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +187,6 @@ def trl_trainer(before, tmp_path_factory):
         per_device_train_batch_size=2,
         num_generations=2,
         temperature=TEMPERATURE,
-        use_bias_correction_kl=False,  # TRL's default weighs the k3 term with the ratio
         report_to=[],
         gradient_checkpointing=False,
     )
@@ -189,16 +203,19 @@ def gradient(module):
     return torch.cat([p.grad.flatten() for p in module.parameters()])
 
 
-def local_numbers(case, groups, config, before, after):
-    """Loss and gradient of one update by `LocalTrainer`, whole."""
-    module = copy.deepcopy(after)
-    changes = {"max_grad_norm": 1e9, "old_logprobs": case.old, **case.local, **case.team}
-    config = config.model_copy(update=changes)
-    trainer = LocalTrainer({"miniature": Policy(module, reference=before.module)}, config)
-    figures = trainer.step(groups).policies["miniature"]
-    assert case.old == "trainer" or figures["clipped"] > 0
-    assert all(0 < figures[name] < 1 for name in case.bite), figures
-    return figures["loss"], gradient(module)
+def local_numbers(config, groups, before, old, after, monkeypatch):
+    """Losses, gradients and metrics of the second pass of an update by `LocalTrainer`, by policy."""
+    modules = {turn.policy: copy.deepcopy(after) for group in groups for turn in group.turns}
+    policies = {name: Policy(module, reference=before.module) for name, module in modules.items()}
+
+    def scored(module, *args, **options):  # passes of the policy itself are of the weights before the update
+        return score(module if module is before.module else old, *args, **options)
+
+    monkeypatch.setattr(local, "score", scored)
+    changes = {"max_grad_norm": 1e9, "epochs": 2, "learning_rate": 0.0}
+    trainer = LocalTrainer(policies, config.model_copy(update=changes))
+    figures = trainer.step(groups).policies
+    return {name: (figures[name]["loss"], gradient(modules[name]), figures[name]) for name in modules}
 
 
 def arguments(n):
@@ -221,7 +238,7 @@ def by_the_launcher(samples):
     from mars_env.trainers.openrlhf.workers.trainer import TeamExperienceMaker
 
     shape = BatchShape(ranks=1, rollout_micro=3, train_micro=4, batch=120)
-    rows = responses(samples, shape, temperature=TEMPERATURE, padding_token=0, ages={})
+    rows = responses(samples, shape, temperature=TEMPERATURE, padding_token=0)
     return rows, TeamExperienceMaker
 
 
@@ -242,10 +259,10 @@ def actor(module):
     return made
 
 
-def experiences(rows, kind, credit=None, policy=None):
+def experiences(rows, kind, old, credit=None):
     """What OpenRLHF makes of the rows: its generator's conversion, its replay buffer, its padding.
 
-    `policy` gives the log-probabilities that the weights of `credit` are computed of.
+    `old` gives the log-probabilities before the update; `credit` says how the launcher weights tokens.
     """
     from openrlhf.trainer.ppo_utils.experience import make_experience_batch, split_experience_batch
     from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
@@ -258,66 +275,68 @@ def experiences(rows, kind, credit=None, policy=None):
     for batch in batches:
         batch.kl = torch.zeros_like(batch.action_mask, dtype=torch.float32)
         if credit is not None:
-            maker.credit, mask = credit, batch.attention_mask
-            with torch.no_grad():
-                batch.action_log_probs = actor(policy)(
-                    batch.sequences, batch.action_mask, attention_mask=mask
-                )
+            maker.credit = credit
+        with torch.no_grad():
+            seen = batch.attention_mask
+            batch.action_log_probs = actor(old)(batch.sequences, batch.action_mask, attention_mask=seen)
     batches = maker.compute_advantages_and_returns(batches)
     items = [item for batch in batches for item in split_experience_batch(batch)]
     return [make_experience_batch(items[i : i + 4]) for i in range(0, len(items), 4)]
 
 
-def openrlhf_numbers(case, batches, before, after):
+def openrlhf_numbers(config, batches, before, after, **correction):
     """Loss and gradient of one optimiser step over plain micro-batches."""
     from openrlhf.utils.loss_utils import iter_grad_accum_global_norm
 
     windows = iter_grad_accum_global_norm(iter(batches), None, len(batches), lambda batch: batch.action_mask)
-    return summed(case, windows, before, after, len(batches))  # as DeepSpeed with accumulated gradients
+    # As DeepSpeed with accumulated gradients.
+    return summed(config, windows, before, after, len(batches), **correction)
 
 
-def summed(case, windows, before, after, divisor=1):
-    """Loss and gradient over micro-batches and their denominators: OpenRLHF's actor and loss."""
-    from openrlhf.models.loss import PolicyLoss, aggregate_loss
-    from openrlhf.models.utils import compute_approx_kl
+def summed(config, windows, before, after, divisor=1, **correction):
+    """Loss and gradient over micro-batches and their denominators: OpenRLHF's actor, the launcher's loss."""
+    from openrlhf.models.loss import PolicyLoss
+
+    from mars_env.trainers.openrlhf.workers.actors import LossWithKL
 
     module = copy.deepcopy(after)
-    policy, reference, loss_of = actor(module), actor(before.module), PolicyLoss(**case.openrlhf)
-    total = 0.0
+    policy, reference = actor(module), actor(before.module)
+    arguments, kl_coefficient = policy_loss_arguments(config)
+    loss_of = LossWithKL(PolicyLoss(**{**arguments, **correction}), config)
+    loss_of.coefficient, total = kl_coefficient, 0.0
     for batch, denominators in windows:
-        logp = policy(batch.sequences, batch.action_mask, attention_mask=batch.attention_mask)
-        old = logp.detach() if case.old == "trainer" else batch.rollout_log_probs * batch.action_mask
+        seen = {"attention_mask": batch.attention_mask}
+        logp = policy(batch.sequences, batch.action_mask, **seen)
+        with torch.no_grad():
+            loss_of.reference = reference(batch.sequences, batch.action_mask, **seen)
         loss, *_ = loss_of(
             logp,
-            old,
+            batch.action_log_probs,
             batch.advantages,
             action_mask=batch.action_mask,
             rollout_log_probs=batch.rollout_log_probs,
             **denominators,
         )
-        if case.kl:
-            with torch.no_grad():
-                base = reference(batch.sequences, batch.action_mask, attention_mask=batch.attention_mask)
-            kl = compute_approx_kl(logp, base, log_probs_old=old, kl_estimator="k3")
-            loss = loss + case.kl * aggregate_loss(kl, batch.action_mask, **denominators)
         loss = loss / divisor
         loss.backward()
         total += loss.item()
     return total, gradient(module)
 
 
-def trl_numbers(case, samples, trainer, before, after):
+def trl_numbers(config, samples, trainer, old, after):
     """Loss and gradient by TRL's trainer."""
     module = trainer.model
     module.load_state_dict(after.state_dict())
     module.zero_grad()
     module.train()
-    plain = {
-        "loss_type": "dapo", "importance_sampling_level": "token", "beta": 0.0,
-        "epsilon_low": 0.2, "epsilon_high": 0.2, "delta": None,
+    settings = {
+        "loss_type": "dapo" if config.mean == "token-mean" else "grpo",
+        "importance_sampling_level": config.ratio, "beta": 0.0,
+        "epsilon_low": config.clip[0], "epsilon_high": config.clip[1],
     }  # fmt: skip
-    for name, value in (plain | case.trl).items():
-        setattr(trainer.args if name == "delta" else trainer, name, value)
+    for name, value in settings.items():
+        setattr(trainer, name, value)
+    trainer.args.delta = config.dual_clip
     trainer.current_gradient_accumulation_steps = 1
     trainer.args.steps_per_generation = 1
     prompts = [torch.tensor(s.prompt_ids) for s in samples]
@@ -342,47 +361,99 @@ def trl_numbers(case, samples, trainer, before, after):
     mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
     width = inputs["completion_ids"].shape[1]
     sampled = right([torch.tensor(s.logprobs) for s in samples])
-    if case.old == "rollout":
-        inputs["old_per_token_logps"] = sampled
-    if case.kl:
-        module.load_state_dict(before.module.state_dict())
-        with torch.no_grad():
-            inputs["ref_per_token_logps"], *_ = trainer._get_per_token_logps_and_entropies(
-                module, ids, mask, width
-            )
-        module.load_state_dict(after.state_dict())
-    trainer.use_vllm = trainer.vllm_importance_sampling_correction = case.old == "trainer"
-    if case.old == "trainer":
-        with torch.no_grad():
-            old, *_ = trainer._get_per_token_logps_and_entropies(module, ids, mask, width)
-        gap = (old - sampled) * inputs["completion_mask"] * inputs["tool_mask"]
-        inputs["importance_sampling_ratio"] = gap.exp().clamp(max=TRL_CAP)  # its mode "token_truncate"
+
+    module.load_state_dict(old.state_dict())
+    with torch.no_grad():
+        [inputs["old_per_token_logps"], *_] = trainer._get_per_token_logps_and_entropies(
+            module, ids, mask, width
+        )
+    module.load_state_dict(after.state_dict())
+    gap = (inputs["old_per_token_logps"] - sampled) * inputs["completion_mask"] * inputs["tool_mask"]
+    inputs["importance_sampling_ratio"] = gap.exp().clamp(max=config.tis_cap)  # its mode "token_truncate"
+    trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
     loss = trainer._compute_loss(module, inputs)
     loss.backward()
     return loss.item(), gradient(module)
 
 
-CREDIT = TrainConfig(tree_credit=TreeCredit(), overlong=Overlong(limit=24, buffer=8))
+def of_two(groups):
+    """The same groups, in which every second turn is of another policy."""
+    names = itertools.cycle(["miniature", "second"])
+    return [
+        replace(group, turns=tuple(replace(turn, policy=next(names)) for turn in group.turns))
+        for group in groups
+    ]
 
 
-@pytest.mark.parametrize("which", ["groups", "tree"])
-@pytest.mark.parametrize("name", CASES)
-def test_losses_and_gradients_agree(request, name, which, before, after, trl_trainer):
-    case, rollouts = CASES[name], request.getfixturevalue(which)
-    config = TrainConfig() if which == "groups" else CREDIT
+@pytest.mark.parametrize("stale", [0, 1])
+@pytest.mark.parametrize(("name", "policies"), [*((name, 1) for name in CASES), ("MARSRL", 2), ("MARS2", 2)])
+def test_losses_and_gradients_agree(
+    request, name, stale, policies, before, old, after, trl_trainer, monkeypatch
+):
+    case = CASES[name]
+    config, rollouts = case.train, request.getfixturevalue(case.rollouts)
+    rollouts = rollouts if policies == 1 else of_two(rollouts)
+    old, after = old[stale], after[stale]
+    numbers = local_numbers(config, rollouts, before, old, after, monkeypatch)
+    assert len(numbers) == policies
+    for policy, (loss, slope, figures) in numbers.items():
+        assert policies == 2 or not stale or all(0 < figures[part] < 1 for part in case.bite), figures
+        samples = [s for s in turn_samples(rollouts, config) if s.policy == policy]
+        launched = experiences(*by_the_launcher(samples), old, config)
+        others = {"launcher": openrlhf_numbers(config, launched, before, after)}
+        if config.tis_veto is None:  # TRL has none, nor a weight for its KL term
+            others["TRL"] = trl_numbers(config, samples, trl_trainer, old, after)
+        assert abs(loss) > 50 * AGREE
+        assert slope.norm() > 100 * AGREE
+        for trainer, (other, other_slope) in others.items():
+            assert other == pytest.approx(loss, abs=AGREE), trainer
+            assert (other_slope - slope).abs().max() < AGREE, trainer
+
+
+def for_every_rule(groups):
+    """The same groups with what some rules read: answers, verdicts, gains from the reference."""
+    right, wrong = (r"\boxed{1}", Grade.correct()), (r"\boxed{2}", Grade.wrong("another value"))
+    answers = itertools.cycle([right, wrong, right])
+    verdicts = itertools.cycle([("Correct", 0.5), ("Wrong", -1.0), ("Correct", 2.0)])
+
+    def completed(turn):
+        if turn.role != "verifier":
+            text, grade = next(answers)
+            return replace(turn, action=replace(turn.action, text=text), grade=grade)
+        verdict, gain = next(verdicts)
+        completions = tuple(replace(c, informed_gain=gain) for c in turn.action.completions)
+        action = replace(turn.action, completions=completions)
+        return replace(turn, action=action, info={**turn.info, "verdict": verdict})
+
+    return [replace(group, turns=tuple(map(completed, group.turns))) for group in groups]
+
+
+@pytest.mark.parametrize("name", CREDIT)
+def test_every_way_to_credit_a_team_gives_the_same_rows(name, groups, before, old, after, monkeypatch):
+    config, rollouts = CREDIT[name], for_every_rule(groups)
+    [(loss, slope, _)] = local_numbers(config, rollouts, before, old[1], after[1], monkeypatch).values()
     samples = turn_samples(rollouts, config)
-    loss, slope = local_numbers(case, rollouts, config, before, after)
-    launched = experiences(*by_the_launcher(samples), Credit(**case.team), after)
-    others = {"launcher": openrlhf_numbers(case, launched, before, after)}
-    if not case.team:
-        agent_file = experiences(*by_the_agent_file(samples))
-        others["agent file"] = openrlhf_numbers(case, agent_file, before, after)
-        others["TRL"] = trl_numbers(case, samples, trl_trainer, before, after)
-    assert abs(loss) > 50 * AGREE
-    assert slope.norm() > 100 * AGREE
-    for trainer, (other, other_slope) in others.items():
-        assert other == pytest.approx(loss, abs=AGREE), trainer
-        assert (other_slope - slope).abs().max() < AGREE, trainer
+    launched = experiences(*by_the_launcher(samples), old[1], config)
+    rows = [float(value) for batch in launched for value in batch.info[ADVANTAGE]]
+    assert rows[: len(samples)] == pytest.approx([sample.advantage for sample in samples], abs=1e-6)
+    assert any(rows) and not any(rows[len(samples) :])
+    other, other_slope = openrlhf_numbers(config, launched, before, after[1])
+    assert other == pytest.approx(loss, abs=AGREE)
+    assert (other_slope - slope).abs().max() < AGREE
+
+
+@pytest.mark.parametrize("stale", [0, 1])
+def test_the_agent_file_has_openrlhfs_own_correction(groups, stale, before, old, after, monkeypatch):
+    config, old, after = MARSRL.train, old[stale], after[stale]
+    [(loss, slope, _)] = local_numbers(config, groups, before, old, after, monkeypatch).values()
+    rows = experiences(*by_the_agent_file(turn_samples(groups, config)), old)
+    correction = {
+        "is_correction_level": "token", "is_correction_mode": "clip",
+        "is_correction_threshold": [0.0, config.tis_cap],
+    }  # fmt: skip
+    other, other_slope = openrlhf_numbers(config, rows, before, after, **correction)
+    assert other == pytest.approx(loss, abs=AGREE)
+    assert (other_slope - slope).abs().max() < AGREE
 
 
 class OneRank:
@@ -429,7 +500,7 @@ def dynamic_buffer(batches, tokens, batch_size):
     return buffer, strategy
 
 
-def dynamic_numbers(case, buffer, strategy, before, after):
+def dynamic_numbers(config, buffer, strategy, before, after):
     """Loss and gradient of one optimiser step over dynamic batches, which DeepSpeed divides by nothing."""
     from openrlhf.utils.loss_utils import get_loss_batch_info
 
@@ -440,40 +511,44 @@ def dynamic_numbers(case, buffer, strategy, before, after):
         )
         for number, batch in enumerate(batches)
     ]
-    return summed(case, zip(batches, denominators, strict=True), before, after)
+    return summed(config, zip(batches, denominators, strict=True), before, after)
 
 
-@pytest.mark.parametrize("name", ["token-mean", "sequence-mean", "gspo", "importance correction"])
-def test_dynamic_batches_equal_plain_ones(name, groups, before, after, one_rank):
-    case, samples = CASES[name], turn_samples(groups, TrainConfig())
-    plain = experiences(*by_the_launcher(samples))
-    loss, slope = openrlhf_numbers(case, plain, before, after)
+@pytest.mark.parametrize("name", ["token-mean", "sequence-mean", "gspo", "kl"])
+def test_dynamic_batches_equal_plain_ones(name, groups, before, old, after, one_rank):
+    config, samples, after = CASES[name].train, turn_samples(groups, TrainConfig()), after[1]
+    plain = experiences(*by_the_launcher(samples), old[1], config)
+    loss, slope = openrlhf_numbers(config, plain, before, after)
     buffer, strategy = dynamic_buffer(plain, tokens=600, batch_size=120)
     rows = sum(len(batch.sequences) for batch in plain)
     assert len(buffer) < len(plain) < rows  # passes of one update: dynamic, plain of 4 rows, one by one
-    other, other_slope = dynamic_numbers(case, buffer, strategy, before, after)
+    other, other_slope = dynamic_numbers(config, buffer, strategy, before, after)
     assert sum(buffer.dynamic_optimizer_step) == 1
     assert other == pytest.approx(loss, abs=1e-6)
     assert (other_slope - slope).abs().max() < 1e-6
 
 
 @pytest.mark.parametrize(("rows", "batch_size"), [(7, 120), (24, 24), (24, 12), (36, 20)])
-def test_dynamic_batches_lose_no_row_of_an_update_of_any_size(rows, batch_size, groups, one_rank):
+def test_dynamic_batches_lose_no_row_of_an_update_of_any_size(rows, batch_size, groups, old, one_rank):
     samples = turn_samples(groups, TrainConfig())[:rows]
     shape = BatchShape(ranks=1, rollout_micro=1, train_micro=1, batch=batch_size)
     made, maker = by_the_launcher(samples)
-    made = responses(samples, shape, temperature=TEMPERATURE, padding_token=0, ages={})
-    buffer, _ = dynamic_buffer(experiences(made, maker), tokens=400, batch_size=batch_size)
+    made = responses(samples, shape, temperature=TEMPERATURE, padding_token=0)
+    buffer, _ = dynamic_buffer(experiences(made, maker, old[0]), tokens=400, batch_size=batch_size)
     indices = [i for part in buffer.dynamic_indices for i in part]
     assert sorted(indices) == list(range(len(made)))
     assert sum(buffer.dynamic_optimizer_step) == -(-len(made) // batch_size)
 
 
 @pytest.mark.parametrize(("name", "counted"), [("token-mean", "tokens"), ("sequence-mean", "rows")])
-def test_fillers_of_the_agent_file_count_in_the_denominators(groups, name, counted, before, after):
+def test_fillers_of_the_agent_file_count_in_the_denominators(groups, name, counted, before, old, after):
     """And in nothing else: the loss is smaller by their share, which docs/other-trainers.md says."""
-    samples, case = turn_samples(groups, TrainConfig()), CASES[name]
-    bare, _ = openrlhf_numbers(case, experiences(*by_the_agent_file(samples)), before, after)
-    filled, _ = openrlhf_numbers(case, experiences(*by_the_agent_file(samples, 7)), before, after)
+    samples, config, after = turn_samples(groups, TrainConfig()), CASES[name].train, after[0]
+
+    def loss_with(fillers):
+        rows = experiences(*by_the_agent_file(samples, fillers), old[0])
+        return openrlhf_numbers(config, rows, before, after)[0]
+
+    bare, filled = loss_with(0), loss_with(7)
     real = len(samples) if counted == "rows" else sum(sum(s.completion_mask) for s in samples)
     assert filled == pytest.approx(bare * real / (real + 7), abs=AGREE)

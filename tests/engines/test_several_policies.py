@@ -1,6 +1,5 @@
 """Two policies in one OpenRLHF run, on a CPU: Ray, DeepSpeed, vLLM; trees of MARS2, shaped credit, GSPO."""
 
-import json
 import pickle
 import shutil
 import sys
@@ -30,42 +29,33 @@ def gap(experiences):
     return torch.cat(differences).mean().item()
 
 
-def flags_of(folder, bases):
-    """Two updates of one tree each."""
-    return {
-        **openrlhf_on_cpu.folders(folder),
-        **openrlhf_on_cpu.MARS2_LOSS,
-        "--mars.env": "programs-tree-search",
-        "--mars.options": json.dumps({"schedule": "training", "agents": 2}),
-        "--mars.grow": "own",
-        "--mars.problems": 2,
-        "--mars.tree_credit": "{}",
-        "--mars.rewards": json.dumps({"coder": "two_policies_run:reward"}),
-        "--mars.policies": json.dumps({name: str(path) for name, path in bases.items()}),
-        "--actor.num_nodes": 1,
-        "--actor.num_gpus_per_node": 1,
-        "--vllm.num_engines": 1,
-        "--vllm.gpu_memory_utilization": 0.3,
-        "--vllm.enforce_eager": None,
-        "--data.max_len": 4096,
-        "--rollout.max_new_tokens": 12,
-        "--rollout.batch_size": 1,
-        "--rollout.micro_batch_size": 4,
-        "--train.batch_size": 8,
-        "--train.micro_batch_size": 4,
-        "--actor.adam.lr": 1e-2,
-        "--actor.lr_scheduler": "constant",
-        "--actor.lr_warmup_ratio": 0,
-        "--ds.attn_implementation": "eager",
-        "--ckpt.save_steps": 1,
-        "--ckpt.save_hf": None,
-    }
+SETTINGS = {
+    **openrlhf_on_cpu.MINIATURE,
+    "seed": 2,  # the first update's problem is another than the second's
+    "steps": 2,
+    "checkpoint_every": 1,
+    "problems_per_step": 1,
+    "environment.limit": 2,
+    "environment.rewards.coder": "two_policies_run:reward",
+    "engine.context": 4096,
+    "sampling.max_tokens": 12,
+    "train.learning_rate": 1e-2,
+    "train.tree_credit": {},
+    "train.overlong": None,
+    "train.kl_coefficient": 0,
+    "openrlhf.rollout.micro_batch_size": 4,
+    "openrlhf.train.micro_batch_size": 4,
+    "openrlhf.ckpt.save_hf": True,
+}
+"""Two updates of one tree each."""
 
 
-def launched(folder, environment, name, flags):
+def launched(folder, environment, name, bases, settings):
     """Run the launcher in a process of its own; what it trained."""
     out = folder / f"{name}.pickle"
-    words = [sys.executable, RUN, out, *openrlhf_on_cpu.words(flags)]
+    models = {f"team.model.{policy}": str(path) for policy, path in bases.items()}
+    settings = {**openrlhf_on_cpu.folders(folder), **SETTINGS, **models, **settings}
+    words = [sys.executable, RUN, out, "programs-tree-search", *openrlhf_on_cpu.words(settings)]
     openrlhf_on_cpu.ended_well(words, folder, environment)
     return pickle.loads(out.read_bytes())
 
@@ -75,10 +65,10 @@ def run(cluster, tmp_path_factory):
     """A run: its folder, what the policies began with, and its updates."""
     folder = tmp_path_factory.mktemp("two")
     bases = {
-        "one": tiny_checkpoint(folder / "base_one", 0, 64),
-        "two": tiny_checkpoint(folder / "base_two", 1, 96),
+        "coder_0": tiny_checkpoint(folder / "base_one", 0, 64),
+        "coder_1": tiny_checkpoint(folder / "base_two", 1, 96),
     }
-    return folder, bases, launched(folder, cluster, "run", flags_of(folder, bases))
+    return folder, bases, launched(folder, cluster, "run", bases, {})
 
 
 def rows_trained(experiences):
@@ -98,7 +88,8 @@ def test_advantages_are_the_local_trainers_and_each_policy_sees_its_own_turns(ru
     from transformers import AutoModelForCausalLM
 
     from mars_env.trainers.config import TrainConfig, TreeCredit
-    from mars_env.trainers.local import LocalTrainer, Policy
+    from mars_env.trainers.local import LocalTrainer
+    from mars_env.trainers.policy import Policy
 
     _, bases, updates = run
     assert len(updates) == 2
@@ -111,9 +102,9 @@ def test_advantages_are_the_local_trainers_and_each_policy_sees_its_own_turns(ru
         [tree] = update["groups"]
         assert len(tree.turns) == 8
         advantages = local.estimator(update["groups"])
-        expected = {"one": [], "two": []}
+        expected = {"coder_0": [], "coder_1": []}
         for turn in tree.turns:
-            assert turn.policy == {"coder_0": "one", "coder_1": "two"}[turn.agent]
+            assert turn.policy == turn.agent
             if (turn.tree_id, turn.id) in advantages:
                 [completion] = turn.action.completions
                 ids = [*completion.prompt_ids, *completion.token_ids]
@@ -138,43 +129,42 @@ def test_each_policy_samples_from_its_own_weights_and_its_own_stream(run):
 
 def test_an_idle_policy_stays_as_it_is_bit_by_bit(run):
     folder, bases, updates = run
-    idle_in = [i for i, update in enumerate(updates) if "two" not in update["experiences"]]
+    idle_in = [i for i, update in enumerate(updates) if "coder_1" not in update["experiences"]]
     assert len(idle_in) == 1
-    assert all("one" in update["experiences"] for update in updates)
+    assert all("coder_0" in update["experiences"] for update in updates)
     history = {
         name: [weights(base)]
         + [weights(folder / "checkpoints" / name / f"global_step{step}_hf") for step in (1, 2)]
         for name, base in bases.items()
     }
     for update in range(2):
-        assert not same(history["one"][update], history["one"][update + 1])
-        assert same(history["two"][update], history["two"][update + 1]) == (update in idle_in)
+        assert not same(history["coder_0"][update], history["coder_0"][update + 1])
+        assert same(history["coder_1"][update], history["coder_1"][update + 1]) == (update in idle_in)
 
 
 def test_completions_tell_the_version_of_their_own_policy(run):
     _, _, updates = run
-    trained = {"one": 0, "two": 0}
+    trained = {"coder_0": 0, "coder_1": 0}
     for update in updates:
         for turn in update["groups"][0].turns:
             [completion] = turn.action.completions
             assert completion.versions == ((trained[turn.policy], len(completion.token_ids)),)
         for policy in update["experiences"]:
             trained[policy] += 1
-    assert trained == {"one": 2, "two": 1}
+    assert trained == {"coder_0": 2, "coder_1": 1}
 
 
 def test_both_checkpoints_load_and_are_those_of_the_last_update(run):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder, _bases, _ = run
-    for name, hidden in (("one", 64), ("two", 96)):
+    for name, hidden in (("coder_0", 64), ("coder_1", 96)):
         saved = folder / "model" / name
         model = AutoModelForCausalLM.from_pretrained(saved)
         assert model.config.hidden_size == hidden
         assert len(AutoTokenizer.from_pretrained(saved)) == model.config.vocab_size
         assert same(weights(saved), weights(folder / "checkpoints" / name / "global_step2_hf"))
         assert (folder / "checkpoints" / name / "_actor" / "latest").read_text() == "global_step2"
-        assert list((folder / "board").glob(f"*_{name}/events*"))
 
 
 @pytest.fixture(scope="module")
@@ -184,73 +174,68 @@ def resumed(cluster, run):
     It takes the second checkpoint of one policy away: tests of the first run come before those of this one.
     """
     folder, bases, _ = run
-    actor = folder / "checkpoints" / "two" / "_actor"
+    actor = folder / "checkpoints" / "coder_1" / "_actor"
     shutil.rmtree(actor / "global_step2")
     (actor / "latest").write_text("global_step1")
     more = {
-        "--ckpt.output_dir": folder / "resumed",
-        "--ckpt.load_enable": None,
-        "--train.num_episodes": 2,
-        "--mars.staleness": 1,
-        "--algo.kl.init_coef": 0.01,
-        "--algo.kl.estimator": "k3",
-        "--algo.kl.use_loss": None,
-        "--ref.num_nodes": 1,
-        "--ref.num_gpus_per_node": 1,
-        "--mars.eval_problems": 2,
-        "--mars.eval_options": json.dumps({"agents": 2, "nodes": 2}),
-        "--eval.steps": 4,
-        "--eval.n_samples_per_prompt": 1,
+        "steps": 4,
+        "pipeline.staleness": 1,
+        "train.kl_coefficient": 0.01,
+        "openrlhf.ref.num_nodes": 1,
+        "openrlhf.ref.num_gpus_per_node": 1,
+        "evaluation.every": 4,
+        "evaluation.limit": 2,
+        "evaluation.settings": {"nodes": 2},
     }
-    return launched(folder, cluster, "resumed", {**flags_of(folder, bases), **more})
+    return launched(folder, cluster, "resumed", bases, more)
 
 
 def test_a_run_that_ended_while_it_saved_goes_on_from_what_all_have_saved(run, resumed):
     folder, bases, updates = run
     assert len(resumed) == 3
     assert resumed[0]["groups"][0].id == updates[1]["groups"][0].id, "the second update is trained again"
-    assert [update["groups"][0].id[-2:] for update in resumed] == ["#0", "#1", "#1"]
+    assert [update["groups"][0].id[-2:] for update in resumed] == ["#1", "#2", "#3"]
     checkpoints = {name: folder / "checkpoints" / name for name in bases}
     before = {name: weights(path / "global_step1_hf") for name, path in checkpoints.items()}
     after = {name: weights(path / "global_step2_hf") for name, path in checkpoints.items()}
-    assert same(after["two"], before["two"]), "it was idle again"
-    assert not same(after["one"], before["one"])
+    assert same(after["coder_1"], before["coder_1"]), "it was idle again"
+    assert not same(after["coder_0"], before["coder_0"])
     for name, path in checkpoints.items():
         assert (path / "_actor" / "latest").read_text() == "global_step4"
-        assert same(weights(folder / "resumed" / name), weights(path / "global_step4_hf"))
+        assert same(weights(folder / "model" / name), weights(path / "global_step4_hf"))
 
 
 def test_asynchronous_updates_keep_the_bound_of_staleness(resumed):
-    trained = {"one": 1, "two": 1}
+    trained = {"coder_0": 1, "coder_1": 1}
     for update in resumed:
         for turn in update["groups"][0].turns:
             for version, _ in turn.action.completions[0].versions:
                 assert trained[turn.policy] - 1 <= version <= trained[turn.policy]
         for policy in update["experiences"]:
             trained[policy] += 1
-    assert trained["one"] == 4
+    assert trained["coder_0"] == 4
 
 
 def test_the_reference_is_what_the_policy_began_with(run, resumed):
     """The first update after the resume: the trainer is one update away from its reference."""
     import torch
 
-    [experience, *_] = resumed[0]["experiences"]["one"]
+    [experience, *_] = resumed[0]["experiences"]["coder_0"]
     mask = experience.action_mask.bool()
     apart = (experience.base_action_log_probs - experience.action_log_probs)[mask].abs().mean()
     assert apart > 4 * VLLM_KL
-    assert gap(resumed[0]["experiences"]["one"]) < VLLM_KL
+    assert gap(resumed[0]["experiences"]["coder_0"]) < VLLM_KL
     assert torch.isfinite(experience.base_action_log_probs[mask]).all()
 
 
-def test_the_team_is_evaluated_and_logged_beside_each_policy(run, resumed):
+def test_the_team_is_evaluated_and_logged(run, resumed):
     folder, _, _ = run
-    for name in ("one", "two"):
-        [board] = [path for path in (folder / "board").glob(f"*_{name}") if logged(path, "eval")]
-        [(update, figures)] = logged(board, "eval").items()
-        assert update == 4
-        assert figures["eval_num_samples"] == 2
-        assert figures["eval_faults"] == 0
-        assert figures.get("eval_programs_pass1", 0) == 0, "random models solve nothing"
-        assert "eval_programs_pass1" in figures or figures["eval_unknown"], figures  # a sandbox too slow
-        assert logged(board, "train")[4]["team/coder/turns"] == 8
+    [update] = [update for update, figures in logged(folder).items() if "eval_num_samples" in figures]
+    assert update == 4
+    figures = logged(folder)[4]
+    assert figures["eval_num_samples"] == 2
+    assert figures["eval_faults"] == 0
+    assert figures.get("eval_programs_pass1", 0) == 0, "random models solve nothing"
+    assert "eval_programs_pass1" in figures or figures["eval_unknown"], figures  # no sandbox answered
+    assert figures["role/coder/turns"] == 8
+    assert "policy/coder_0/vllm_kl" in logged(folder)[1]

@@ -1,22 +1,37 @@
-"""`mars-env train --engine vllm` on the miniature: refreshed in memory and probed."""
+"""`mars-env train` with vLLM as the engine, on the miniature: refreshed in memory and compared."""
 
 import asyncio
 from statistics import fmean
 
 import pytest
-from messages import raises
 from real_engines import shaken
 from typer.testing import CliRunner
 
 from mars_env.cli import app
 from mars_env.errors import ModelError
 from mars_env.loggers import read_jsonl
-from mars_env.trainers import Policy, samplers
-from mars_env.trainers.samplers import Samplers, probe_ids
+from mars_env.models.checksums import checksums
+from mars_env.models.hf_decoding import ScoreRequest, given_logprobs
+from mars_env.sync import maybe_await
+from mars_env.trainers import Policy
+from mars_env.trainers.proof import probe_ids
+from mars_env.trainers.samplers import Samplers
 
 SETTINGS = """
 steps = {steps}
 problems_per_step = {problems}
+checkpoint_every = 1
+out = "run"
+
+[environment]
+id = "arithmetic-solve-verify-correct"
+
+[team]
+agents = "mars_env.miniature.agents:team"
+
+[engine]
+name = "vllm"
+arguments = {{ enforce_eager = true }}
 
 [rollouts]
 group = 8
@@ -35,11 +50,7 @@ def trained(folder, checkpoint, *more, steps=8, problems=8):
     """The rows of metrics of a training by the command line."""
     settings = folder / "run.toml"
     settings.write_text(SETTINGS.format(steps=steps, problems=problems), encoding="utf-8")
-    call = [
-        "train", "arithmetic-solve-verify-correct", "--config", settings, "--model", checkpoint,
-        "--team", "mars_env.miniature.agents:team", "--engine", "vllm?eager=true",
-        "--out", folder / "run", *more,
-    ]  # fmt: skip
+    call = ["train", settings, "--model", checkpoint, *more]
     result = CliRunner().invoke(app, list(map(str, call)))
     if result.exception is not None:
         raise result.exception
@@ -51,28 +62,45 @@ def test_a_whole_training_learns_from_what_vllm_samples(checkpoint, tmp_path, to
     assert [row["step"] for row in rows] == list(range(1, 9))
     verifier = [row["role/verifier/reward"] for row in rows]  # whose learning shows first
     assert fmean(verifier[-3:]) > fmean(verifier[:2]) + 0.15
-    assert all(0 <= row["policy/policy/probe_gap"] < tolerance for row in rows)
+    assert all(0 < row["policy/policy/weights_read"] <= 1 for row in rows)
     assert all(row["policy/policy/rollout_gap"] < tolerance for row in rows)
 
 
 def test_adapters_of_a_team_share_an_engine_and_a_run_is_taken_up(checkpoint, tmp_path, tolerance):
     pytest.importorskip("peft")
-    more = ["--lora", 4, "--checkpoint-every", 1]
-    trained(tmp_path, checkpoint, *more, steps=1, problems=2)
-    rows = trained(tmp_path, checkpoint, *more, steps=2, problems=2)
+    lora = ["--team.lora", 4]
+    trained(tmp_path, checkpoint, *lora, steps=1, problems=2)
+    rows = trained(tmp_path, checkpoint, *lora, steps=2, problems=2)
     assert [row["step"] for row in rows] == [1, 2]
-    gaps = [value for row in rows for name, value in row.items() if name.endswith("/probe_gap")]
-    assert len(gaps) == 6 and max(gaps) < tolerance
+    read = [value for row in rows for name, value in row.items() if name.endswith("/weights_read")]
+    assert read == [1.0] * 6
 
 
-def test_the_probe_finds_weights_that_vllm_has_not_got(offline, module, tolerance, monkeypatch):
+@pytest.mark.parametrize("tensor", ["model.norm.weight", "model.layers.1.mlp.down_proj.weight"])
+def test_weights_that_vllm_has_not_got_are_found(offline, module, tensor, monkeypatch):
+    """Read ones by their checksums, and those that its kernels for CPUs have packed by the probe."""
     policy, bring = Policy(module), Samplers({"one": offline})
-    assert asyncio.run(bring({"one": policy}))["policy/one/probe_gap"] < tolerance
-    module.model.layers[1].mlp.down_proj.weight.data *= 1.5
+    assert 0 < asyncio.run(awaited(bring({"one": policy})))["policy/one/weights_read"] <= 1
+    module.get_parameter(tensor).data *= 1.02
+    policy.version += 1
+    asyncio.run(awaited(bring({"one": policy})))
+    module.get_parameter(tensor).data *= 1.02
     policy.version += 1
     monkeypatch.setattr(offline._engine, "reload", lambda *given, **how: None)
-    with raises(ModelError):
-        asyncio.run(bring({"one": policy}))
+    with pytest.raises(ModelError):
+        asyncio.run(awaited(bring({"one": policy})))
+
+
+async def awaited(metrics):
+    return await maybe_await(metrics)
+
+
+def test_what_vllm_holds_plain_is_what_it_was_given(offline, module):
+    offline.refresh(module, version=1)
+    held = offline.checksums()
+    expected = checksums(module.state_dict(), {name: held[name].dtype for name in held})
+    assert {name: expected[name] for name in held} == held
+    assert "model.norm.weight" in held
 
 
 def test_weights_pass_without_a_file(offline, module, monkeypatch):
@@ -84,6 +112,6 @@ def test_weights_pass_without_a_file(offline, module, monkeypatch):
     offline.refresh(shaken(module, seed=1), version=1)
     prompt, tokens = probe_ids(35)
     found = asyncio.run(offline.score(prompt, tokens, end=False))
-    expected = samplers.given_logprobs(module, [samplers.ScoreRequest(prompt, tokens)], vocabulary=35)[0]
+    expected = given_logprobs(module, [ScoreRequest(prompt, tokens)], vocabulary=35)[0]
     assert found.logprobs == pytest.approx(expected, abs=1e-3)
     assert found.versions[0][0] == 1

@@ -1,17 +1,13 @@
 """What becomes of a turn that the set-up cuts off: nothing is known of it, and nothing is made of it."""
 
 import pytest
-from messages import raises
 from small_runs import ABOUT
 
 from mars_env.agents.roles import Corrector, Solver, Verifier
-from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped, team_outcome
+from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
 from mars_env.envs.search_graders import VerifierGrader
 from mars_env.envs.search_grower import SearchGrower
-from mars_env.envs.solve_verify_correct import TRAINING
-from mars_env.envs.tree_search import TreeSearch
-from mars_env.envs.visibility import Visibility
-from mars_env.errors import ContextError
+from mars_env.envs.tree_search import tree_search
 from mars_env.evaluation import build_report
 from mars_env.evaluation.counts import count_trees
 from mars_env.evaluation.metrics import measure
@@ -24,7 +20,7 @@ from mars_env.rollout.groups import groups_of
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.rollout.rewarding import regrade
 from mars_env.trainers.metrics import role_metrics
-from mars_env.types import Action, Completion, Problem, Sampling, Verdict
+from mars_env.types import Completion, Problem, Verdict
 from mars_env.viewer.page import write_page
 
 PROBLEM = Problem("sum", "What is 2 + 2?", "4")
@@ -58,7 +54,7 @@ def team(
 
 
 def game(**settings):
-    return Game(SolveVerifyCorrect(TRAINING), grader_for("math"), **settings)
+    return Game(solve_verify_correct(schedule="training"), grader_for("math"), **settings)
 
 
 @pytest.mark.parametrize("reason", REASONS)
@@ -77,14 +73,6 @@ async def test_a_solution_that_was_cut_off_is_unknown_whatever_it_holds(reason, 
     ]
 
 
-async def test_a_limit_of_its_own_stays_the_model_s_fault():
-    [tree] = await collect(game(), team(solver=("It is", "length")), [Job(PROBLEM)], seed=0)
-    assert tree.turns[0].grade.verdict is Verdict.WRONG
-    assert tree.turns[0].reward == 0.0
-    assert count_trees([tree]).truncated == {"solver": 1}
-    assert count_trees([tree]).interrupted == {}
-
-
 async def test_a_report_that_was_cut_off_has_no_reward_and_is_in_no_rate():
     [tree] = await collect(game(), team(verifier=("Findings", "context")), [Job(PROBLEM)], seed=0)
     verifier = tree.turns[1]
@@ -94,15 +82,6 @@ async def test_a_report_that_was_cut_off_has_no_reward_and_is_in_no_rate():
     assert (counts.malformed, counts.false_rejects) == (0, 0)
     assert counts.interrupted == {"verifier": 2}
     assert counts.truncated == {}
-
-
-async def test_no_reward_of_a_user_s_own_and_no_team_reward_is_given_to_what_was_cut_off():
-    played = game(rewards={"solver": lambda turn, path, problem: 1.0}, team_reward=team_outcome)
-    cut = team(solver=("\\boxed{4}", "context"), verifier=("", "context"))
-    [tree] = await collect(played, cut, [Job(PROBLEM)], seed=0)
-    assert [turn.reward for turn in tree.turns if turn.action.interrupted] == [None] * 3
-    regraded = await regrade(tree, played)
-    assert [turn.reward for turn in regraded.turns] == [turn.reward for turn in tree.turns]
 
 
 async def test_cut_turns_leave_their_groups_and_are_counted_by_role():
@@ -119,23 +98,11 @@ async def test_cut_turns_leave_their_groups_and_are_counted_by_role():
     assert "interrupted" not in role_metrics(groups, ())["verifier"]
 
 
-async def test_any_of_several_calls_of_a_turn_that_was_cut_off_makes_it_unknown():
-    class Twice(Solver):
-        async def act(self, observation, n, seed):
-            return [
-                Action("\\boxed{5}", (Completion("think", "context"), Completion("\\boxed{5}", "stop")))
-                for _ in range(n)
-            ]
-
-    agents = team() | {"solver_0": Twice(Model())}
-    [tree] = await collect(game(), agents, [Job(PROBLEM)], seed=0)
-    assert tree.turns[0].grade.verdict is Verdict.UNKNOWN
-    assert not tree.turns[0].action.truncated  # what the others read is whole
-
-
 async def test_a_search_is_told_that_a_cut_node_is_lost_and_an_empty_one_is_not_wrong():
-    rules = TreeSearch.from_settings("training", agents=1, nodes=4, wave=1)
-    searching = Game(rules, grader_for("math"), grower=SearchGrower, visibility=rules.visibility("math"))
+    rules = tree_search(schedule="training", agents=1, nodes=4, wave=1)
+    searching = Game(
+        rules, grader_for("math"), grower=SearchGrower, visibility=rules.settings.visibility("math")
+    )
     some = {"solver_0": Solver(Model(("\\boxed{5}", "context"), ("\\boxed{4}", "stop")))}
     [tree] = await collect(searching, some, [Job(PROBLEM)], seed=0)
     cut = [turn for turn in tree.turns if turn.action.interrupted]
@@ -155,18 +122,6 @@ async def test_a_verifier_of_a_search_that_was_cut_off_gives_no_score():
     assert (
         await VerifierGrader(Verifier(said), 3).grade(PROBLEM, "5")
     ).score == 0.5  # of those that were whole
-
-
-async def test_a_verifier_that_gives_fewer_reports_than_asked_for_is_no_score_of_0():
-    class Silent(Verifier):
-        async def act(self, observation, n, seed):
-            return []
-
-    rules = TreeSearch.from_settings("training", agents=1, nodes=2)
-    visible = Visibility("verifier", VerifierGrader(Silent(Model()), 2))
-    searching = Game(rules, grader_for("math"), grower=SearchGrower, visibility=visible)
-    _, seen = await searching.grades(PROBLEM, rules.start(PROBLEM), Action("5"))
-    assert (seen.verdict, seen.score) == (Verdict.UNKNOWN, None)
 
 
 async def test_reports_viewer_and_exports_tell_of_it(tmp_path):
@@ -197,13 +152,3 @@ async def test_reports_viewer_and_exports_tell_of_it(tmp_path):
     assert kept == ["sum#1"]
     [pair] = dpo_rows(prompted(trees, game(), prompt_of, ["solver"]))
     assert (pair["chosen"], pair["rejected"]) == ("\\boxed{4}", "\\boxed{5}") and pair["tree"] == "sum#1"
-
-
-async def test_a_refusal_ends_the_run():
-    class Refusing(Model):
-        async def complete(self, prompt, n, sampling):
-            raise ContextError("a prompt of 9 tokens leaves room for 1 of 4 in a context of 10")
-
-    agents = team() | {"solver_0": Solver(Refusing(), sampling=Sampling(overflow="refuse"))}
-    with raises(ContextError):
-        await collect(game(), agents, [Job(PROBLEM)], seed=0)

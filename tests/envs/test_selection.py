@@ -1,9 +1,8 @@
 import pytest
-from messages import raises
 from sandboxes import need_a_sandbox
 
 from mars_env.envs.selection import Choice, Highest, Vote, answer_key, candidates
-from mars_env.envs.visibility import shown_problem
+from mars_env.envs.visibility import visible_problem
 from mars_env.errors import ModelError, SandboxError
 from mars_env.grading import grader_for
 from mars_env.grading.code.grader import CodeGrader
@@ -94,7 +93,7 @@ async def test_programs_vote_by_what_they_give_for_public_inputs(row, texts):
     """Programs that do the same vote alike however they are written; those that fail have no vote."""
     need_a_sandbox()
     problem = code_problem_from_row(row)
-    shown = shown_problem(problem)
+    shown = visible_problem(problem)
     assert (await Vote().choose(shown, turns(*texts), 0)).turn == "2"
     hidden = Problem("c", "Double.", {**problem.reference, "tests": []}, "code")
     assert (await Vote().choose(hidden, turns(*texts[:5]), 0)).turn == "0"  # no inputs: by their text
@@ -106,7 +105,7 @@ async def test_programs_that_cannot_be_run_have_no_vote_by_chance(monkeypatch):
         raise SandboxError("no sandbox today")
 
     monkeypatch.setattr(CodeGrader, "outputs", lost)
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await Vote().choose(code_problem_from_row(READS), turns("print(1)", "print(2)"), 0)
 
 
@@ -116,9 +115,3 @@ async def test_the_reward_model_rates_each_text_once():
     assert model.asked == [["c", "a", "b"]]
     assert await Highest(model).choose(PROBLEM, turns("c"), 0) == Choice("0")  # no choice, nothing asked
     assert len(model.asked) == 1
-
-
-async def test_a_text_that_could_not_be_rated_comes_last_and_without_any_rating_the_first_is_chosen():
-    model = Table({"a": None, "b": 0.0, "c": None})
-    assert (await Highest(model).choose(PROBLEM, turns("a", "c", "b"), 0)).turn == "2"
-    assert (await Highest(model).choose(PROBLEM, turns("c", "a"), 0)).turn == "0"

@@ -48,7 +48,7 @@ def script(right):
 
 
 def played(out, problems, right):
-    env = "nibbles-solve-verify-correct"
+    env = "programs-solve-verify-correct"
     agents = make_agents(script(right), mars_env.make(env, problems=problems).possible_agents)
     return mars_env.evaluate(
         env, agents=agents, problems=problems, samples=4, out=out, baselines=True, schedule="training"

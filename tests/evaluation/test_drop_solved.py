@@ -1,6 +1,6 @@
 """Which problems a run found easy."""
 
-from messages import raises
+import pytest
 from small_runs import graded_tree as tree
 
 from mars_env.errors import ConfigError
@@ -24,5 +24,5 @@ def test_half_of_eight_is_dropped_three_is_kept_and_unknown_is_no_try():
     ]
     assert [p.id for p in drop_solved(problems, trees)] == ["three", "none"]
     assert [p.id for p in drop_solved(problems, trees, share=1.0)] == ["four", "three", "none"]
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         drop_solved(problems, trees, share=0.0)

@@ -3,14 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.counts import count_trees
-from mars_env.evaluation.metrics import estimates, measure, powers_of_two
-from mars_env.evaluation.trees import answers_of_grading, rounds, system_right
-from mars_env.grading import grade as grade_of
-from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
+from mars_env.evaluation.metrics import estimates, measure
+from mars_env.evaluation.trees import judgements, rounds, system_right
+from mars_env.types import Action, Grade, Problem, Tree, Turn
 
 
 def value(metrics, name):
@@ -45,39 +43,6 @@ def test_corrector_fix_and_break_rates(run):
     metrics = measure(run)
     assert metrics["fix_rate"].pairs == {"p1": (1, 1), "p2": (1, 2)}
     assert metrics["break_rate"].pairs == {"p3": (1, 1)}
-
-
-def test_costs(run):
-    metrics = measure(run)
-    assert metrics["rounds"].pairs == {"p1": (1.5, 1), "p2": (2, 1), "p3": (1.5, 1)}
-    assert metrics["calls"].pairs["p1"] == (3, 1)
-    assert metrics["tokens"].pairs["p1"] == (30, 1)
-    assert metrics["solver_tokens"].pairs["p1"] == (10, 1)
-    assert metrics["prompt_tokens"].pairs["p1"] == (15, 1)
-
-
-def test_counts(run):
-    counts = count_trees(run)
-    assert (counts.problems, counts.episodes, counts.faults, counts.unknown) == (3, 6, {}, {})
-    assert counts.turns == {"solver": 6, "verifier": 10, "corrector": 4}
-    assert counts.truncated == {"corrector": 1}
-    assert (counts.malformed, counts.false_accepts, counts.false_rejects) == (1, 2, 1)
-    assert (counts.calls, counts.prompt_tokens, counts.completion_tokens) == (20, 100, 200)
-
-
-def test_tokens_are_counted_from_their_ids_where_a_server_does_not_tell():
-    action = Action(
-        "4", (Completion("4", prompt_ids=(1, 2), token_ids=(3, 4, 5)), Completion("5", token_ids=(6,)))
-    )
-    counts = count_trees(
-        [Tree("p#0", Problem("p", "?", "4"), (Turn("p#0", "0", None, "", "a_0", "", "p", action),))]
-    )
-    assert (counts.calls, counts.prompt_tokens, counts.completion_tokens) == (2, 2, 4)
-
-
-def test_the_systems_answer_need_not_be_the_last(episode):
-    tree = episode("p", 0, "S+ Vw C- Vw C-", final=0)
-    assert system_right(tree) is True
 
 
 def test_unknown_grades_are_left_out_and_counted(episode):
@@ -115,6 +80,57 @@ def test_an_episode_without_an_answer_is_wrong_a_training_rollout_has_no_system(
     assert system_right(replace(tree, turns=(*tree.turns, second_root))) is None
 
 
+def test_pass_and_majority_at_k(episode):
+    trees = [
+        episode("p", i, script, answers=[answer])
+        for i, (script, answer) in enumerate([("S+", "7"), ("S+", "7"), ("S-", "3"), ("S-", "4")])
+    ]
+    metrics = measure(trees, answer_of=lambda turn: turn.text)
+    assert metrics["solver_pass@2"].pairs["p"][0] == pytest.approx(5 / 6)
+    assert metrics["solver_maj@4"].pairs["p"][0] == 1.0
+    # Of 6 pairs: {7, 7} wins; four of {7, x} tie; {3, 4} loses.
+    assert metrics["solver_maj@2"].pairs["p"][0] == pytest.approx((1 + 4 / 2) / 6)
+    assert metrics["system_pass@4"].pairs["p"] == (1.0, 1.0)
+    assert "solver_maj@2" not in measure(trees)
+
+
+def test_estimates_rest_on_the_problems_that_say_something(run):
+    metrics = measure(run)
+    found = estimates(metrics, ["p1", "p2", "p3"])
+    assert found["break_rate"].problems == 1 and found["solver_accuracy"].problems == 3
+    assert found["gain"].scale == "difference" and found["tokens"].scale == "amount"
+    for name in metrics:
+        assert found[name].value == pytest.approx(value(metrics, name))
+    assert measure([]) == estimates({}, []) == {}
+
+
+def test_a_tree_twice_and_two_problems_of_one_id_are_refused(run, episode):
+    with pytest.raises(ConfigError):
+        measure([*run, run[0]])
+    other = episode("p1", 9, "S+")
+    with pytest.raises(ConfigError):
+        measure([*run, replace(other, problem=replace(other.problem, statement="Another."))])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "accepts"), [("Correct", True), ("Wrong", False), ("OK", None), (None, None), ([], None)]
+)
+def test_only_a_verdict_in_the_librarys_words_is_counted(episode, verdict, accepts):
+    tree = episode("p", 0, "S- Vc")
+    report = replace(tree.turns[1], info={"verdict": verdict})
+    judged = [accepted for _, accepted, _ in judgements(replace(tree, turns=(tree.turns[0], report)))]
+    assert report.accepts is accepts and judged == [accepts] * (accepts is not None)
+
+
+def test_counts(run):
+    counts = count_trees(run)
+    assert (counts.problems, counts.episodes, counts.faults, counts.unknown) == (3, 6, {}, {})
+    assert counts.turns == {"solver": 6, "verifier": 10, "corrector": 4}
+    assert counts.truncated == {"corrector": 1}
+    assert (counts.malformed, counts.false_accepts, counts.false_rejects) == (1, 2, 1)
+    assert (counts.calls, counts.prompt_tokens, counts.completion_tokens) == (20, 100, 200)
+
+
 def grouped():
     """Two first attempts; the wrong one is judged twice, and one report leads to two corrections."""
 
@@ -144,75 +160,3 @@ def test_grouped_rollouts():
     assert metrics["verifier_recall"].pairs == {"p": (1, 3)}
     tree = grouped()
     assert rounds(tree) == rounds(replace(tree, turns=tree.turns[::-1])) == 2  # the longest path
-
-
-def test_very_deep_trees_are_no_problem(episode):
-    tree = episode("p", 0, "S- " + "Vw C- " * 1500)
-    assert rounds(tree) == 1500
-    assert value(measure([tree]), "fix_rate") == 0
-
-
-def test_pass_and_majority_at_k(episode):
-    trees = [
-        episode("p", i, script, answers=[answer])
-        for i, (script, answer) in enumerate([("S+", "7"), ("S+", "7"), ("S-", "3"), ("S-", "4")])
-    ]
-    metrics = measure(trees, answer_of=lambda turn: turn.text)
-    assert metrics["solver_pass@2"].pairs["p"][0] == pytest.approx(5 / 6)
-    assert metrics["solver_maj@4"].pairs["p"][0] == 1.0
-    # Of 6 pairs: {7, 7} wins; four of {7, x} tie; {3, 4} loses.
-    assert metrics["solver_maj@2"].pairs["p"][0] == pytest.approx((1 + 4 / 2) / 6)
-    assert metrics["system_pass@4"].pairs["p"] == (1.0, 1.0)
-    assert "solver_maj@2" not in measure(trees)
-
-
-def test_a_problem_with_fewer_samples_is_left_out_of_larger_k(episode):
-    trees = [episode(p, i, "S+") for p in ("p", "q") for i in range(4)] + [episode("r", 0, "S-")]
-    assert measure(trees)["solver_pass@4"].pairs.keys() == {"p", "q"}
-
-
-def test_powers_of_two():
-    assert [powers_of_two(n) for n in (0, 1, 2, 7, 8)] == [(), (1,), (1, 2), (1, 2, 4, 7), (1, 2, 4, 8)]
-
-
-def test_estimates_rest_on_the_problems_that_say_something(run):
-    metrics = measure(run)
-    found = estimates(metrics, ["p1", "p2", "p3"])
-    assert found["break_rate"].problems == 1 and found["solver_accuracy"].problems == 3
-    assert found["gain"].scale == "difference" and found["tokens"].scale == "amount"
-    for name in metrics:
-        assert found[name].value == pytest.approx(value(metrics, name))
-    assert measure([]) == estimates({}, []) == {}
-
-
-def test_a_tree_twice_and_two_problems_of_one_id_are_refused(run, episode):
-    with raises(ConfigError):
-        measure([*run, run[0]])
-    other = episode("p1", 9, "S+")
-    with raises(ConfigError):
-        measure([*run, replace(other, problem=replace(other.problem, statement="Another."))])
-
-
-def test_votes_read_answers_as_the_grader_does(episode):
-    answer_of = answers_of_grading([])
-    texts = [
-        r"\boxed{025}",
-        r"The answer is 25.",
-        r"\boxed{x + 1}",
-        r"\boxed{x+1}",
-        "I do not know where to begin here.",
-    ]
-    votes = [answer_of(episode("p", 0, "S+", answers=[text]).turns[0]) for text in texts]
-    assert votes[0] == votes[1] == 25
-    assert votes[2] == votes[3] == "x+1"
-    assert votes[4] is None
-
-
-def test_an_answer_that_only_its_question_shows_votes_as_it_is_graded(episode):
-    """Without the statement, the grader called both right and the vote had no answer."""
-    asked = Problem("p", "Anna rides 50 km in two hours. What is Anna's speed in km/h?", "25")
-    said = "Distance over time.\nAnna's speed was 25 km/h."
-    grade = grade_of(asked, said)
-    trees = [replace(episode("p", i, "S+", answers=[said]), problem=asked) for i in range(2)]
-    assert grade.verdict == "CORRECT"
-    assert measure(trees, answers_of_grading(trees))["solver_maj@2"].pairs == {"p": (1.0, 1.0)}

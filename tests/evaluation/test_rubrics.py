@@ -1,5 +1,4 @@
 import pytest
-from messages import raises
 from small_runs import graded_tree
 
 from mars_env.errors import ConfigError
@@ -39,7 +38,7 @@ def test_a_band_of_stored_grades():
     assert scores == {"a": pytest.approx(0.3), "b": 1.0}
     assert quantile_band({str(i): i / 10 for i in range(11)}, 0.2, 0.8) == [str(i) for i in range(2, 9)]
     assert quantile_band({}) == []
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         quantile_band(scores, 0.8, 0.2)
 
 

@@ -5,7 +5,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from messages import raises
 
 import mars_env
 from mars_env.agents import Corrector, Solver, Verifier
@@ -13,7 +12,7 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.baselines import checked_attempts, oracle, retries, weighted_vote
 from mars_env.models import ScriptedModel
 from mars_env.rollout import read_run
-from mars_env.types import Action, Completion, Sampling
+from mars_env.types import Completion, Sampling
 
 
 def answer(turn):
@@ -36,13 +35,6 @@ def pool(episode):
         episode("q", i, script, answers=[text])
         for i, (script, text) in enumerate([("S- Vc", "8"), ("S+ Vw", "7"), ("S+ Vw", "7"), ("S+ Vw", "7")])
     ]
-
-
-def test_attempts_are_read_with_their_verdicts(pool):
-    found = checked_attempts(pool, answer)
-    assert [(each.right, each.accepted, each.answer, each.tokens) for each in found["p"]] == [
-        (True, True, "4", 20), (False, False, "5", 20), (False, False, "5", 20), (False, False, "5", 20),
-    ]  # fmt: skip
 
 
 def test_accepted_attempts_decide_a_weighted_vote(team, pool):
@@ -78,39 +70,13 @@ def test_retries_are_exact_over_all_orders(team, pool):
 
 def test_the_oracle_is_pass_at_k(team, pool):
     """60 tokens buy six attempts of 10, so a pool of four is too small; three are enough for 30."""
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         oracle(team, pool)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         oracle(team, [replace(tree, turns=()) for tree in pool])
     cheap = [replace(tree, turns=tree.turns[:2], final="0") for tree in team]
     assert oracle(cheap, pool).detail == "3 samples"
     assert oracle(cheap, pool).accuracy.value == pytest.approx((3 / 4 + 1) / 2)
-
-
-def test_unknown_and_interrupted_verdicts_are_left_out(team, pool, episode):
-    broken = episode("p", 9, "S? Vc", answers=["9"])
-    cut = episode("p", 10, "S+ Vc", answers=["9"])
-    verdict = replace(cut.turns[1], action=Action("", (Completion("", "context"),)))
-    cut = replace(cut, turns=(cut.turns[0], verdict))
-    assert checked_attempts([broken, cut], answer) == {"p": []}
-    assert weighted_vote(team, [*pool, broken, cut], answer).accuracy.value == pytest.approx(0.5)
-
-
-def test_a_pool_that_is_too_small_says_how_many_it_needs(team, pool):
-    with raises(ConfigError):
-        weighted_vote(team, [tree for tree in pool if tree.id.endswith(("#0", "#1"))], answer)
-    with raises(ConfigError):
-        retries(team, [replace(tree, turns=tree.turns[:1]) for tree in pool])
-
-
-def test_large_pools_are_sampled_with_a_fixed_seed(team, episode):
-    many = [
-        episode(p, i, "S+ Vc" if i % 3 else "S- Vw", answers=[str(i % 3 > 0)], tokens=1)
-        for p in ("p", "q")
-        for i in range(60)
-    ]
-    one, two = (weighted_vote(team, many, answer) for _ in range(2))
-    assert one == two and one.accuracy.value > 0.99
 
 
 class Slow:

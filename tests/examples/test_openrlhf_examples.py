@@ -1,4 +1,4 @@
-"""Python files beside the settings files of examples/openrlhf: own rules, agents and rewards; roles."""
+"""Python files beside the run files of examples/openrlhf: own rules, agents and rewards; roles."""
 
 import importlib
 import subprocess
@@ -13,11 +13,12 @@ from mars_env.cli import app
 from mars_env.envs import GroupedSettings, grouped
 from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout import Job, collect, groups_of
-from mars_env.testing import check_rules
+from mars_env.testing import check_game
 from mars_env.trainers.advantages import group_normalised
-from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.team import POLICY, agents_by_name
-from mars_env.types import Action, Grade, Problem, Sampling, Turn
+from mars_env.trainers.assembly import POLICY
+from mars_env.trainers.openrlhf.team import agents_by_name
+from mars_env.trainers.run_file import load_run
+from mars_env.types import Action, Grade, Problem, Turn
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "openrlhf"
 PROBLEM = Problem("p", "What is 2 + 2?", "4")
@@ -33,8 +34,8 @@ def calibration():
     return importlib.import_module("calibration")
 
 
-def test_the_rules_keep_the_contract(calibration):
-    check_rules(calibration.SolveThenAssess(), PROBLEM)
+def test_the_game_keeps_the_contract(calibration):
+    check_game(calibration.assessed, PROBLEM)
 
 
 @pytest.mark.parametrize(
@@ -75,11 +76,12 @@ async def test_a_team_on_one_model_plays_in_groups(calibration):
             return f"Probability: {(next(answers) * 30) % 100}%"
         return rf"\boxed{{{next(answers) % 2 * 2 + 2}}}"
 
-    settings = TeamSettings(env="calibration:arithmetic-assessed", agents="calibration:team")
-    env = mars_env.make(settings.env)
-    team = agents_by_name(
-        settings, env.possible_agents, {POLICY: ScriptedModel(answer, name=POLICY)}, Sampling()
+    run, env = (
+        load_run(EXAMPLES / "custom_environment.toml"),
+        mars_env.make("calibration:arithmetic-assessed"),
     )
+    models = {POLICY: ScriptedModel(answer, name=POLICY)}
+    team = agents_by_name(run, env.game.rules, models)
     assert {agent.policy for agent in team.values()} == {POLICY}
     game = replace(env.game, grower=grouped(GroupedSettings(group=4, branches=2, sampling="balanced")))
     [tree] = await collect(game, team, [Job(PROBLEM)], seed=0, concurrency=1)
@@ -93,23 +95,6 @@ async def test_a_team_on_one_model_plays_in_groups(calibration):
     grades = {turn.id: turn.reward for turn in groups[0].turns}
     assert {grades[id] for id in judged} == {0.0, 1.0}, "balanced: one right and one wrong solution"
     assert len(group_normalised(groups)) == 12
-
-
-def test_one_model_in_several_roles():
-    roles = importlib.import_module("roles")
-    settings = TeamSettings(
-        env="programs-tree-search",
-        options={"schedule": "training", "agents": 3},
-        agents="roles:team",
-        grow="own",
-    )
-    names = settings.game().rules.possible_agents
-    team = agents_by_name(settings, names, {POLICY: ScriptedModel(["pass"], name=POLICY)}, Sampling())
-    seen = {"problem": "Echo.", "mode": "generate", "solution": "", "truncated": 0, "feedback": ""}
-    prompts = [agent.prompt(seen)[0]["content"] for agent in team.values()]
-    assert prompts == list(roles.STYLES)
-    assert len(set(prompts)) == 3
-    assert settings.rows_per_tree() == 8
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
@@ -132,15 +117,3 @@ def test_evaluations_that_a_comment_names_are_good_commands(file, tmp_path, monk
         outcome = CliRunner().invoke(app, [*words, *small])
         assert outcome.exit_code == 0, (words, outcome.output)
         assert ", at most " in outcome.output
-
-
-def test_they_play_on_a_server_too(calibration, monkeypatch):
-    monkeypatch.setenv("SERVER", "http://127.0.0.1:9/v1")
-    monkeypatch.setenv("MODEL", "some-model")
-    from mars_env.agents import make_agents
-
-    team = make_agents("calibration:served", ["solver_0", "assessor_0"])
-    assert [type(agent).__name__ for agent in team.values()] == ["Solver", "Assessor"]
-    named = "coder_0=roles:simplest,coder_1=roles:careful,coder_2=roles:comparing"
-    coders = make_agents(named, ["coder_0", "coder_1", "coder_2"])
-    assert {agent.policy for agent in coders.values()} == {"some-model"}

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from messages import raises
 from rows import write_rows
 
 from mars_env.rollout import read_run
@@ -35,17 +34,3 @@ def test_rows_of_a_file_become_a_report(tmp_path, monkeypatch, capsys):
     assert max(len(tree.turns) for tree in trees) <= 4
     turns = [turn for tree in trees for turn in tree.turns]
     assert {turn.problem_id for turn in turns} == {"gsm8k/test/0", "gsm8k/test/1"}
-
-
-def test_a_checkpoint_that_is_there_is_not_made_again(tmp_path, monkeypatch, capsys):
-    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    run(monkeypatch, SCRIPT, tmp_path)
-    assert capsys.readouterr().out == f"{tmp_path}\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
-
-
-def test_missing_packages_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with raises(SystemExit):
-        run(monkeypatch, SCRIPT, tmp_path / "new")
-    assert not (tmp_path / "new").exists()

@@ -28,7 +28,7 @@ def run(tmp_path, *arguments, gpus_join=True):
 
 
 def test_workers_join_the_head_and_training_starts_once(tmp_path):
-    ended, told = run(tmp_path, "marsrl_multinode.toml", "--ckpt.load_enable")
+    ended, told = run(tmp_path, "marsrl_multinode.toml", "--steps", "3")
     assert ended.returncode == 0, ended.stderr
     [head] = [line for line in told if "--head" in line]
     assert "--nodelist=node1" in head
@@ -37,9 +37,7 @@ def test_workers_join_the_head_and_training_starts_once(tmp_path):
     assert [f"--nodelist=node{i}" in line for i, line in zip((2, 3), workers, strict=True)] == [True, True]
     [trained] = [line for line in told if "marsrl_multinode.toml" in line]
     assert trained.startswith("node1:6379 ")
-    assert trained.endswith(
-        "python -m mars_env.trainers.openrlhf --config marsrl_multinode.toml --ckpt.load_enable"
-    )
+    assert trained.endswith("mars-env train marsrl_multinode.toml --steps 3")
     assert len(told) == 4
 
 
@@ -47,9 +45,3 @@ def test_nothing_is_trained_where_nodes_are_missing(tmp_path):
     ended, told = run(tmp_path, "marsrl_multinode.toml", gpus_join=False)
     assert ended.returncode != 0
     assert not any("marsrl_multinode.toml" in line for line in told)
-
-
-def test_without_a_file_it_says_how_it_is_used(tmp_path):
-    ended, told = run(tmp_path)
-    assert (ended.returncode, told) == (2, [])
-    assert "usage: sbatch slurm.sbatch FILE.toml" in ended.stderr

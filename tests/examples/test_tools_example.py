@@ -3,7 +3,7 @@
 import pytest
 import real_model
 import sandboxes
-from examples_run import EXAMPLES, run
+from examples_run import run
 from tiny_checkpoint import tiny_checkpoint
 
 
@@ -24,7 +24,3 @@ def test_a_checkpoint_is_trained_for_three_steps_and_evaluated(tmp_path, name):
     first, second, third, report = run("tools", tmp_path, checkpoint).split("\n", 3)
     assert [line.split()[0] for line in (first, second, third)] == ["1", "2", "3"]
     assert "2 problems x 1 sample" in report
-
-
-def test_the_example_is_short():
-    assert len((EXAMPLES / "tools.py").read_text(encoding="utf-8").splitlines()) <= 40

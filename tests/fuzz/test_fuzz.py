@@ -7,18 +7,15 @@ its examples take: `MARS_ENV_FUZZ=100` in the environment draws a hundred times 
 import json
 import os
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from mars_env.cli.train import settings_for
 from mars_env.envs.verdicts import read_judgement
-from mars_env.errors import ConfigError, MarsError, StoreError
+from mars_env.errors import ConfigError, MarsError
 from mars_env.grading.code.compare import Comparison, outputs_match, preview, values_match
 from mars_env.grading.code.values import BadValue, decode
 from mars_env.grading.math.extract import extract_answer
@@ -28,10 +25,9 @@ from mars_env.models.openai_dialect import completions_of, context_of, embedded_
 from mars_env.net import UNREADABLE, Refusal, plain_json
 from mars_env.problems.files import load_file
 from mars_env.serving.wire import read_request
+from mars_env.trainers.run_file import load_run
 from mars_env.trainers.sample_files import read_samples
-from mars_env.trainers.swarm.weights import Publication
-from mars_env.trainers.swarm.wire import FROM_LEARNER, FROM_SAMPLER, received
-from mars_env.types import Action, Completion, Sampling
+from mars_env.types import Sampling
 
 CORPUS = json.loads(Path(__file__).with_name("corpus.json").read_text(encoding="utf-8"))
 WORDS = (
@@ -69,8 +65,6 @@ NAMES = [
     "train", "sampling", "rollouts", "steps", "pipeline", "max_tokens", "group", "learning_rate",
     "staleness",
 ]  # fmt: skip
-INTS = st.lists(st.integers(-1, 9), max_size=3).map(tuple)
-FLOATS = st.lists(st.floats() | st.just(-0.5), max_size=3).map(tuple)
 BYTES = st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode())
 
 more = settings(max_examples=100 * int(os.environ.get("MARS_ENV_FUZZ", "1")))
@@ -184,50 +178,15 @@ def test_outputs_are_compared(comparison, expected, actual):
 @given(JSON | st.dictionaries(st.sampled_from(NAMES), JSON | st.dictionaries(st.sampled_from(NAMES), LEAVES)))
 def test_settings_are_valid_or_refused(given):
     try:
-        settings_for(
-            "arithmetic-solve-verify-correct", given if isinstance(given, dict) else {"train": given}
-        )
+        load_run("arithmetic-solve-verify-correct", given if isinstance(given, dict) else {"train": given})
     except ConfigError as error:
         assert len(str(error)) < 4000
-
-
-@more
-@given(corpus("json") | JSON.map(json.dumps))
-def test_messages_of_samplers_and_manifests_are_read_or_refused(text):
-    for read in (
-        FROM_SAMPLER.validate_json,
-        FROM_LEARNER.validate_json,
-        Publication.model_validate_json,
-    ):
-        with suppress(ValidationError, StoreError):
-            read(text)
-
-
-@more
-@given(
-    st.lists(
-        st.builds(Completion, TEXTS, st.sampled_from(["stop", "length", ""]), *[INTS] * 2, FLOATS), max_size=2
-    )
-)
-def test_samples_are_trained_on_only_if_they_are_whole(completions):
-    actions = []
-    with suppress(ValueError):
-        actions = received([Action("4", tuple(completions))], 1, (0, 1), vocabulary=8, context=16)
-    for each in (each for action in actions for each in action.completions):
-        assert len(each.logprobs) == len(each.token_ids) and all(-1e5 < x <= 0 for x in each.logprobs)
-        assert all(0 <= token < 8 for token in each.token_ids)
 
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("read", [extract_answer, read_judgement])
 def test_time_grows_with_the_length(read, word):
-    """Eight times the text takes at most forty times the CPU time: nothing quadratic, which takes 64."""
-
-    def seconds(count):
-        began = time.process_time()
-        read(word * count)
-        return time.process_time() - began
-
-    read(word * 10)
-    small = min(seconds(2000) for _ in range(3))
-    assert min(seconds(16_000) for _ in range(3)) < 40 * small + 0.05
+    """So long a text takes about a second of CPU time; what is quadratic takes many minutes."""
+    began = time.process_time()
+    read(word * (1_000_000 // len(word)))
+    assert time.process_time() - began < 60

@@ -2,7 +2,6 @@ import asyncio
 
 import pytest
 from full_disk import full_disk
-from messages import raises
 from rows import read_rows, write_rows
 
 from mars_env.errors import ConfigError, StoreError
@@ -48,15 +47,15 @@ def test_rows_come_out_in_the_order_of_the_input(tmp_path):
 def test_a_bad_row_is_named_before_anything_is_graded(tmp_path, line):
     path = tmp_path / "c.jsonl"
     path.write_text('{"problem_id": "a", "completion": "x"}\n' + line + "\n")
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         grade_file(PROBLEMS, path, tmp_path / "v.jsonl")
     assert not (tmp_path / "v.jsonl").exists()
 
 
 def test_a_missing_file_and_a_bad_concurrency(tmp_path):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         grade_file(PROBLEMS, tmp_path / "none.jsonl", tmp_path / "v.jsonl")
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         grade_file(PROBLEMS, tmp_path / "none.jsonl", tmp_path / "v.jsonl", concurrency=0)
 
 
@@ -118,6 +117,6 @@ def test_what_a_grader_may_not_do_costs_one_verdict(tmp_path, given, reason):
 
 def test_a_full_disk_is_one_sentence(tmp_path):
     rows = write_rows(tmp_path / "c.jsonl", [{"problem_id": "a", "completion": ""}] * 400)
-    with full_disk(20_000), raises(StoreError):
+    with full_disk(20_000), pytest.raises(StoreError):
         grade_file(PROBLEMS, rows, tmp_path / "v.jsonl", grader=Grader(), concurrency=2)
     assert not (tmp_path / "v.jsonl").exists()

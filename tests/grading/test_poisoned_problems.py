@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from messages import raises
 from rows import read_rows, write_rows
 
 import mars_env
@@ -126,7 +125,7 @@ def test_no_poison_in_a_reference_makes_a_right_program_wrong(tmp_path, referenc
 @pytest.mark.parametrize("tolerance", ["0.1 or so", math.nan, math.inf, -1, True, [1], 10**400])
 def test_a_tolerance_that_is_no_number_is_refused(reference, tolerance):
     check_tests({**reference, "tolerance": 0.1})
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         check_tests({**reference, "tolerance": tolerance})
 
 
@@ -145,5 +144,5 @@ UNFIT = {
 def test_a_row_of_no_known_form_is_one_sentence_with_its_place(tmp_path, name):
     file = tmp_path / "p.jsonl"
     file.write_text(UNFIT[name] + "\n")
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         mars_env.load_problems(file)

@@ -13,7 +13,8 @@ async def alternating(game, team, problems, settings):
     """Play the trees of a step to their ends, all at once; then update; then tell the models."""
     if settings.rollouts is not None:
         game = replace(game, grower=grouped(settings.rollouts))
-    trainer = LocalTrainer(team.policies, settings.train.model_copy(update={"seed": settings.seed}))
+    config = settings.train.model_copy(update={"seed": settings.seed})
+    trainer = LocalTrainer(team.policies, config, on_policy=True)
     for step in range(settings.steps):
         jobs = step_jobs(
             problems, step=step, problems_per_step=settings.problems_per_step, seed=settings.seed

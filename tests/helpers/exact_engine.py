@@ -1,4 +1,4 @@
-"""A stand-in for vLLM's server: chat completions with token ids and log-probabilities, streamed or whole."""
+"""A stand-in for vLLM's server: chat completions with token ids and log-probabilities."""
 
 import asyncio
 import json
@@ -19,8 +19,8 @@ class Engine:
         requests: Bodies and headers of what was asked, in order.
         told: Ids and log-probabilities of each choice, by the answer's id and the choice's index.
         fail: A status that is answered instead, with a body.
-        breaks: Whether streams break off after two chunks.
-        delay: Seconds before an answer, and between chunks.
+        gate: An event that answers wait for.
+        delay: Seconds before an answer.
         reason: Why answers without tool calls end.
         lacks: Names of fields that it never gives: ``token_ids``, ``logprobs``.
         status: Of the list of models.
@@ -28,7 +28,7 @@ class Engine:
 
     def __init__(self):
         self.requests, self.told = [], {}
-        self.fail, self.breaks, self.delay, self.reply = None, False, 0.0, None
+        self.fail, self.gate, self.delay, self.reply = None, None, 0.0, None
         self.lacks, self.status, self.reason = (), 200, "stop"
 
     async def __aenter__(self):
@@ -52,14 +52,14 @@ class Engine:
         self.requests.append((body, dict(request.headers)))
         name = f"chatcmpl-{len(self.requests)}"
         await asyncio.sleep(self.delay)
+        if self.gate is not None:
+            await self.gate.wait()
         if self.fail is not None:
             status, payload = self.fail
             return web.json_response(payload, status=status, headers={"Retry-After": "3"})
         prompt = tokens_of(json.dumps(body["messages"]))[:50]
         choices = [self._choice(body, name, index) for index in range(body.get("n") or 1)]
         head = {"id": name, "created": 1, "model": body["model"]}
-        if body.get("stream"):
-            return await self._stream(request, body, head, prompt, choices)
         extra = {"prompt_token_ids": prompt} if body.get("return_token_ids") else {}
         usage = {"prompt_tokens": len(prompt), "completion_tokens": sum(len(c["ids"]) for c in choices)}
         usage["total_tokens"] = sum(usage.values())
@@ -68,7 +68,7 @@ class Engine:
                 "index": c["index"],
                 "message": c["message"],
                 "finish_reason": c["finish_reason"],
-                **_extras(body, c, 0, len(c["ids"])),
+                **_extras(body, c),
             }
             for c in choices
         ]
@@ -89,47 +89,13 @@ class Engine:
             "index": index, "message": message, "ids": ids, "logprobs": logprobs, "finish_reason": reason
         }  # fmt: skip
 
-    async def _stream(self, request, body, head, prompt, choices):
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        head = {**head, "object": "chat.completion.chunk"}
-        first = [{"index": c["index"], "delta": {"role": "assistant", "content": ""}} for c in choices]
-        extra = {"prompt_token_ids": prompt} if body.get("return_token_ids") else {}
-        await self._send(response, {**head, "choices": first, **extra})
-        for number, start in enumerate(range(0, max(len(c["ids"]) for c in choices), 5)):
-            if self.breaks and number == 2:
-                request.transport.close()
-                return response
-            await asyncio.sleep(self.delay)
-            for c in choices:
-                if start >= len(c["ids"]):
-                    continue
-                delta = {"content": (c["message"].get("content") or "")[start : start + 5]}
-                calls = c["message"].get("tool_calls")
-                if calls and start == 0:
-                    delta = {"tool_calls": [{**call, "index": i} for i, call in enumerate(calls)]}
-                last = start + 5 >= len(c["ids"])
-                part = {
-                    "index": c["index"],
-                    "delta": delta,
-                    "finish_reason": c["finish_reason"] if last else None,
-                    **_extras(body, c, start, start + 5),
-                }
-                await self._send(response, {**head, "choices": [part]})
-        await response.write(b"data: [DONE]\n\n")
-        await response.write_eof()
-        return response
 
-    async def _send(self, response, chunk):
-        await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
-
-
-def _extras(body, choice, start, end):
+def _extras(body, choice):
     extras = {}
     if body.get("logprobs"):
-        pairs = zip(choice["ids"][start:end], choice["logprobs"][start:end], strict=True)
+        pairs = zip(choice["ids"], choice["logprobs"], strict=True)
         content = [{"token": chr(i), "logprob": p, "bytes": [], "top_logprobs": []} for i, p in pairs]
         extras["logprobs"] = {"content": content}
     if body.get("return_token_ids"):
-        extras["token_ids"] = choice["ids"][start:end]
+        extras["token_ids"] = choice["ids"]
     return extras

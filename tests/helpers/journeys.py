@@ -32,12 +32,12 @@ def walk(page, folder, replaced=(), **variables):
     }
     printed, ran = None, 0
     for kind, title, body in blocks(page):
+        for shown, instead in replaced:
+            body = body.replace(shown, instead)
         if title:
             with (folder / title).open("a", encoding="utf-8") as file:
                 file.write(body)
         elif kind == "bash":
-            for shown, instead in replaced:
-                body = body.replace(shown, instead)
             command = ["bash", "-euo", "pipefail", "-c", body]
             done = subprocess.run(
                 command, cwd=folder, env=environment, capture_output=True, text=True, timeout=800

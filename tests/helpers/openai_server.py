@@ -13,11 +13,12 @@ class Server:
 
     Args:
         delay: Seconds that each answer takes.
+        most: After so many answers none is given any more; None for no limit.
         answers: By a problem's statement, the answer that is given half of the time.
     """
 
-    def __init__(self, delay=0.0, answers=None):
-        self.delay = delay
+    def __init__(self, delay=0.0, answers=None, most=None):
+        self.delay, self.most = delay, most
         self.answers = answers or {}
         self.calls = self.prompt_tokens = self.completion_tokens = 0
         self.most_at_once = self._now = 0
@@ -26,7 +27,7 @@ class Server:
 
     def __enter__(self):
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(300)
         return self
 
     def __exit__(self, *exc):
@@ -45,6 +46,8 @@ class Server:
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         await asyncio.sleep(self.delay)
+        if self.most is not None and self.calls >= self.most:
+            await asyncio.Event().wait()
         self._now -= 1
         rng = random.Random(f"{body.get('seed')} {body['messages'][-1]['content']}")
         judging = "one of these two lines" in str(body["messages"])

@@ -17,10 +17,7 @@ BASE = S(
     rollout=S(micro_batch_size=2, top_p=1.0, temperature=1.0, max_new_tokens=64),
     algo=S(
         kl=S(init_coef=0.0, use_loss=False),
-        advantage=S(
-            estimator="reinforce", is_correction_level="token", is_correction_mode="clip",
-            is_correction_gating="ratio", is_correction_threshold=[0.0, 5.0],
-        ),
+        advantage=S(estimator="reinforce"),
     ),
     ds=S(
         zero_stage=2, adam_offload=False, tensor_parallel_size=1, grad_accum_dtype=None, ring_attn_size=1,

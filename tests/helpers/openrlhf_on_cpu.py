@@ -1,5 +1,6 @@
 """A Ray with pretended GPUs, so that OpenRLHF trains on a CPU: for its tests and its benchmark."""
 
+import json
 import os
 import signal
 import socket
@@ -9,6 +10,9 @@ import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
+
+from mars_env.loggers import read_jsonl
+from mars_env.trainers.rollouts import LEDGER, SAMPLES, read_lines
 
 ROOT = Path(__file__).parents[2]
 SHIM = ROOT / "tests" / "engines" / "openrlhf_shim"
@@ -24,37 +28,26 @@ ENGINES = {
 }
 
 MINIATURE = {
-    "--actor.num_nodes": "1",
-    "--actor.num_gpus_per_node": "1",
-    "--vllm.num_engines": "1",
-    "--vllm.gpu_memory_utilization": "0.3",
-    "--vllm.enforce_eager": None,
-    "--data.max_len": "256",
-    "--rollout.max_new_tokens": "64",
-    "--algo.advantage.is_correction_level": "token",
-    "--algo.advantage.is_correction_mode": "clip",
-    "--algo.advantage.is_correction_threshold": "5",
-    "--ds.attn_implementation": "eager",
+    "backend": "openrlhf",
+    "openrlhf.actor.num_nodes": 1,
+    "openrlhf.actor.num_gpus_per_node": 1,
+    "openrlhf.vllm.num_engines": 1,
+    "openrlhf.vllm.gpu_memory_utilization": 0.3,
+    "openrlhf.vllm.enforce_eager": True,
+    "openrlhf.ds.attn_implementation": "eager",
+    "engine.context": 256,
+    "sampling.max_tokens": 64,
+    "sampling.temperature": 1.0,
+    "checkpoint_every": 100,
 }
-"""OpenRLHF's flags for the miniature; a flag with the value None has no value."""
+"""Settings of a run file for the miniature, by path."""
 
-STEADY = {
-    **MINIATURE,
-    "--actor.lr_scheduler": "constant",
-    "--actor.lr_warmup_ratio": "0",
-    "--logger.wandb.run_name": "run",
+APART = {
+    "openrlhf.train.colocate_all": False,
+    "openrlhf.vllm.enable_sleep": False,
+    "openrlhf.ds.enable_sleep": False,
 }
-"""The same at a constant learning rate."""
-
-APART = ("--train.colocate_all=false", "--vllm.enable_sleep=false", "--ds.enable_sleep=false")
 """Engine and trainer do not share a GPU."""
-
-MARS2_LOSS = {
-    "--actor.policy_loss_type": "gspo",
-    "--actor.loss_agg_mode": "seq-mean-token-mean",
-    "--actor.eps_clip_low_high": "3e-4 4e-4",
-}
-"""The loss of MARS2, as the settings files of examples/openrlhf have it."""
 
 
 def environment(address, float32=False):
@@ -101,33 +94,25 @@ def ray_on_cpus(gpus=4, float32=False):
             head.wait(60)
 
 
-def words(flags):
-    """Flags and their values as words of a command line."""
-    found = []
-    for name, value in flags.items():
-        several = name.endswith((".betas", "_low_high"))
-        found += [name, *([] if value is None else str(value).split() if several else [str(value)])]
-    return found
+def words(settings):
+    """Settings by path as words of the command line."""
+    texts = {k: v if isinstance(v, str) else json.dumps(v, default=str) for k, v in settings.items()}
+    return [f"--{path}={text}" for path, text in texts.items()]
 
 
-def command(flags, *more):
-    """The launcher's command line."""
-    return [sys.executable, "-W", "ignore", "-m", "mars_env.trainers.openrlhf", *more, *words(flags)]
+def command(source, settings):
+    """`mars-env train` of an environment's id or of a run file."""
+    return [sys.executable, "-W", "ignore", "-m", "mars_env", "train", source, *words(settings)]
 
 
 def folders(folder):
-    """Flags for what a run writes, all in one folder."""
-    return {
-        "--ckpt.path": folder / "checkpoints",
-        "--ckpt.output_dir": folder / "model",
-        "--mars.record": folder / "record",
-        "--logger.tensorboard_dir": folder / "board",
-    }
+    """Settings for what a run writes, all in one folder."""
+    return {"out": str(folder), "logging.record": True}
 
 
-def launched(folder, environment, flags, *more):
-    """The folder of a run of the launcher to its end, which must be a good one."""
-    ended_well(command({**folders(folder), **flags}, *more), folder, environment)
+def launched(folder, environment, source, settings):
+    """The folder of a run to its end, which must be a good one."""
+    ended_well(command(source, {**folders(folder), **settings}), folder, environment)
     return folder
 
 
@@ -155,32 +140,18 @@ def checkpoint_step(checkpoints):
     return int(tag.removeprefix("global_step") or 0)
 
 
-def logged(board, kind):
-    """What OpenRLHF's TensorBoard logger wrote: figures by step; kind is ``"train"`` or ``"eval"``."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    found = {}
-    for file in sorted(Path(board).rglob("events.out.tfevents.*")):
-        events = EventAccumulator(str(file))
-        events.Reload()
-        for tag in events.Tags()["scalars"]:
-            for scalar in events.Scalars(tag) if tag.startswith(f"{kind}/") else ():
-                found.setdefault(scalar.step, {})[tag.removeprefix(f"{kind}/")] = scalar.value
-    return found
+def logged(folder, policy="policy"):
+    """The metrics of a run by update, those of one policy without its name."""
+    prefix = f"policy/{policy}/"
+    rows = read_jsonl(folder / "metrics.jsonl")
+    return {row["step"]: {name.removeprefix(prefix): value for name, value in row.items()} for row in rows}
 
 
 def updates(folder):
-    """What the record of a run says of its updates."""
-    return _recorded(folder, "UPDATES")
+    """What the ledger of a run says of its updates."""
+    return read_lines(folder / "checkpoints" / LEDGER)
 
 
 def samples(folder):
     """The rows that a run trained on."""
-    return _recorded(folder, "SAMPLES")
-
-
-def _recorded(folder, name):
-    from mars_env.trainers.openrlhf.rollouts import record
-    from mars_env.trainers.rollouts import read_lines
-
-    return read_lines(folder / "record" / getattr(record, name))
+    return read_lines(folder / "checkpoints" / SAMPLES)

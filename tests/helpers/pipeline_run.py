@@ -6,8 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from benchmarks.simulator import run_virtual
-from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
-from mars_env.envs.solve_verify_correct import TRAINING
+from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
 from mars_env.errors import ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect, groups_of
@@ -23,7 +22,7 @@ class ExactGrader:
         return Grade.correct() if text == "right" else Grade.wrong("by chance")
 
 
-EPISODES = Game(SolveVerifyCorrect(TRAINING), ExactGrader())
+EPISODES = Game(solve_verify_correct(schedule="training"), ExactGrader())
 GAME = replace(EPISODES, grower=grouped(GroupedSettings(group=GROUP, branches=2)))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from mars_env.problems.code import code_problem_from_row
-from mars_env.sandbox import BACKENDS, Bubblewrap, probe
+from mars_env.sandbox import BACKENDS, probe
 from mars_env.sandbox.backends import landlock_abi
 
 WORKING = {name: asyncio.run(probe(BACKENDS[name]())) for name in ("bubblewrap", "landlock")}
@@ -66,12 +66,6 @@ def plain_bubblewrap_works(user=None):
         return False
     command = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
     return subprocess.run(command, user=user, cwd="/", capture_output=True).returncode == 0
-
-
-class Silent(Bubblewrap):
-    """A sandbox whose programs cannot be talked to while they run."""
-
-    channels = False
 
 
 def judge(grader, row, program, **more):

@@ -20,19 +20,27 @@ def solution(number):
     )
 
 
-def completion(rng, text, thinking="", reason="stop"):
+def completion(rng, text, asked, thinking="", reason="stop"):
     n = rng.randrange(60, 200)
     written = f"<think>{thinking}</think>\n\n{text}" if thinking else text
     logprobs = tuple(-round(rng.expovariate(3), 3) for _ in range(n))
+    messages = (("system", "You solve problems."), ("user", f"{asked}\nEnd with \\boxed{{}}."))
     return Completion(
-        written, reason, (1, 2), tuple(range(n)), logprobs, prompt_tokens=20, completion_tokens=n
+        written,
+        reason,
+        (1, 2),
+        tuple(range(n)),
+        logprobs,
+        prompt_tokens=20,
+        completion_tokens=n,
+        messages=messages,
     )
 
 
-def made_turn(rng, tree, id, agent, text, grade=None, *, thinking="", reason="stop", **known):
+def made_turn(rng, tree, id, agent, text, grade=None, *, asked="", thinking="", reason="stop", **known):
     return Turn(
         tree, id, id.rpartition(".")[0] or None, f"{tree}/{id}", agent, "model", tree.rpartition("#")[0],
-        Action(text, (completion(rng, text, thinking, reason),)), grade,
+        Action(text, (completion(rng, text, asked, thinking, reason),)), grade,
         reward=None if grade is None or grade.score is None else grade.score, **known,
     )  # fmt: skip
 
@@ -48,17 +56,20 @@ def episode(rng, number):
     reason = "length" if rng.random() < 0.05 else "stop"
     text = solution(738 if right else 731)
     thinking = "Let me think about $a$ and $b$. " * 20
-    turns = [made_turn(rng, tree, "0", "solver_0", text, grade, thinking=thinking, reason=reason)]
+    turns = [
+        made_turn(rng, tree, "0", "solver_0", text, grade, asked=STATEMENT, thinking=thinking, reason=reason)
+    ]
     told = {"verdict": "Correct" if accepted else "Wrong", "malformed": False}
     said = f"The count of $10^2$ looks fine.\nCorrectness: {told['verdict']}"
-    turns.append(made_turn(rng, tree, "0.0", "verifier_0", said, info=told))
+    asked = f"{STATEMENT}\n<solution>\n{text}\n</solution>"
+    turns.append(made_turn(rng, tree, "0.0", "verifier_0", said, asked=asked, info=told))
     if not accepted:
         fixed = rng.random() < 0.6
         better = text.replace("zero in the tens", "zero in the units").replace(
             "731", "738" if fixed else "730"
         )
         grade = Grade.correct() if fixed else wrong
-        turns.append(made_turn(rng, tree, "0.0.0", "corrector_0", better, grade))
+        turns.append(made_turn(rng, tree, "0.0.0", "corrector_0", better, grade, asked=asked))
         told = {"verdict": "Correct", "malformed": False}
         turns.append(made_turn(rng, tree, "0.0.0.0", "verifier_0", "Correctness: Correct", info=told))
     final = [turn.id for turn in turns if turn.grade is not None][-1]
@@ -105,12 +116,6 @@ def branched(depth):
     return Tree("p#0", Problem("p", "?", {"tests": [1]}), tuple(turns))
 
 
-def prompts(tree):
-    """What every turn of a tree was asked."""
-    asked = f"{tree.problem.statement}\nEnd with \\boxed{{}}."
-    return {turn.id: [("system", "You solve problems."), ("user", asked)] for turn in tree.turns}
-
-
 MARK = "window.owned=1"
 SCRIPT, IMAGE = f"<script>{MARK}</script>", f"<img src=x onerror={MARK}>"
 HOSTILE = "\n".join((
@@ -131,7 +136,8 @@ def hostile_tree(sample):
 
     def turn(id, text, grade):
         completions = tuple(
-            Completion(part, logprobs=(-1.0, -2.0)) for part in (HOSTILE + text, text)[: 1 + sample]
+            Completion(part, logprobs=(-1.0, -2.0), messages=((HOSTILE, HOSTILE),))
+            for part in (HOSTILE + text, text)[: 1 + sample]
         )
         return Turn(
             f"{HOSTILE}#{sample}", id, id.rpartition(".")[0] or None, HOSTILE, HOSTILE, HOSTILE, HOSTILE,

@@ -1,6 +1,4 @@
-"""A tiny run of SPELL that is a function of its seed, and a script that kills it at random moments.
-
-    python spell_run.py DIRECTORY CHECKPOINT_EVERY KILLS
+"""A tiny run of SPELL that is a function of its seed.
 
 What is asked depends on what is remembered, so a wrong memory changes everything after it.
 """
@@ -10,7 +8,6 @@ import json
 import sys
 from pathlib import Path
 
-from kills import main
 from spell_team import Script
 from toy_training import digest
 
@@ -67,7 +64,3 @@ def train(directory, every):
     finally:
         LocalTrainer.step = step
     return digest(made[-1]), (Path(directory) / MEMORY).read_text()
-
-
-if __name__ == "__main__":
-    main(train)

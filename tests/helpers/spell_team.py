@@ -7,7 +7,8 @@ from mars_env.methods.spell.training import SpellSettings, spell_game
 from mars_env.rollout import Job, collect
 from mars_env.types import Action, Completion
 
-CLUSTER = cluster("c", "Ask.", ["Profit: 17.", "Loss: 2."])
+OTHER = ["Profit: 3.", "Loss: 4."]
+CLUSTER = cluster("c", "Ask.", ["Profit: 17.", "Loss: 2."], other_documents=OTHER)
 ASKED = json.dumps({"question": "Which profit?", "answer": "17"})
 
 
@@ -30,10 +31,14 @@ def cut(text):
 
 
 def team(asked=ASKED, blind="no idea", answers=("17",), votes=lambda answer, i: "YES"):
-    """Agents by name: what is asked, what is said without documents, and with them, and the votes."""
+    """Agents by name: what is asked, said on another cluster's documents, and on its own; the votes."""
+
+    def respond(seen, i):
+        return answers[i % len(answers)] if "Profit: 17." in seen["documents"] else blind
+
     return {
         "questioner_0": Script(lambda seen, i: asked),
-        "responder_0": Script(lambda seen, i: answers[i % len(answers)] if seen["documents"] else blind),
+        "responder_0": Script(respond),
         "verifier_0": Script(lambda seen, i: votes(seen["answer"], i)),
     }
 
@@ -46,7 +51,7 @@ async def played(settings=None, problem=CLUSTER, game=None, **said):
 
 
 def rewards_of(tree):
-    """Rewards by role, in the order of the turns; the answer without documents is the role "probe"."""
+    """Rewards by role, in the order of the turns; the answer from other documents is the role "probe"."""
     rewards = {}
     for turn in tree.turns:
         rewards.setdefault("probe" if turn.info.get("probe") else turn.role, []).append(turn.reward)

@@ -4,10 +4,8 @@ import asyncio
 import os
 from dataclasses import replace
 
-import mars_env
 from mars_env.agents import make_agents
-from mars_env.envs import Game, GroupedSettings, SolveVerifyCorrect, grouped
-from mars_env.envs.solve_verify_correct import TRAINING
+from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, play_all
@@ -32,15 +30,11 @@ def script(prompt, sample, seed):
 
 
 def game():
-    return Game(SolveVerifyCorrect(TRAINING), grader_for("math"))
+    return Game(solve_verify_correct(schedule="training"), grader_for("math"))
 
 
 def grouped_game():
     return replace(game(), grower=grouped(GroupedSettings(group=4, branches=2)))
-
-
-def search_game():
-    return mars_env.make("arithmetic-tree-search", schedule="training", nodes=12).game
 
 
 def team(latency=0.0, model=None):

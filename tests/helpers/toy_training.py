@@ -1,30 +1,18 @@
-"""A tiny training run that is a function of its seed, and a script that kills it at random moments.
+"""A tiny model, groups of turns that it has sampled, and digests of its trainer."""
 
-    python toy_training.py DIRECTORY CHECKPOINT_EVERY KILLS
-
-prints the digest of the final state as a JSON line.
-"""
-
-import asyncio
 import hashlib
-import itertools
-from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 import turns as by_hand
-from kills import main
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from mars_env.loggers import JsonlLogger
-from mars_env.rollout import UpdateBatch
 from mars_env.seeds import derive_seed
-from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
+from mars_env.trainers import LocalTrainer, TrainConfig
 from mars_env.types import Completion, Group, Turn
 
-VOCABULARY, STEPS = 12, 20
+VOCABULARY = 12
 CONFIG = TrainConfig(learning_rate=3e-3, warmup_updates=3, epochs=2, minibatches=2, token_budget=200, seed=5)
 
 
@@ -119,20 +107,6 @@ def logprobs(
     return table[range(len(completion.token_ids)), completion.token_ids]
 
 
-def train(directory: Path | None, every: int, steps: int = STEPS) -> str:
-    """Train to the end, resuming from the directory; returns a digest of weights and optimiser."""
-    model = tiny_model()
-    trainer = LocalTrainer({"mars": Policy(model)}, CONFIG)
-
-    async def batches(done: int) -> AsyncGenerator[UpdateBatch]:
-        for step in itertools.count(done):
-            yield UpdateBatch(step, tuple(toy_groups(model, step)))
-
-    loggers = [] if directory is None else [JsonlLogger(directory / "metrics.jsonl")]
-    asyncio.run(fit(trainer, batches, steps, directory=directory, checkpoint_every=every, loggers=loggers))
-    return digest(trainer)
-
-
 def digest(trainer: LocalTrainer) -> str:
     """A digest of everything that the rest of a run depends on, bit by bit."""
     sha = hashlib.sha256(str(trainer.steps).encode())
@@ -144,7 +118,3 @@ def digest(trainer: LocalTrainer) -> str:
             for name, value in sorted(state.items()):
                 sha.update(name.encode() + value.numpy().tobytes())
     return sha.hexdigest()
-
-
-if __name__ == "__main__":
-    main(train)

@@ -1,4 +1,4 @@
-"""Runs the launcher for OpenRLHF on a CPU, and records the input of OpenRLHF: FILE FLAGS..."""
+"""Runs the launcher for OpenRLHF on a CPU, and records the input of OpenRLHF: FILE ENVIRONMENT FLAGS..."""
 
 import pickle
 import sys
@@ -17,11 +17,11 @@ def reward(turn, path, problem):
     return varied(turn, path, problem)
 
 
-def main(out, flags):
-    from mars_env.trainers.openrlhf.__main__ import launch
-    from mars_env.trainers.openrlhf.command_line import read_argv
+def main(out, source, *flags):
+    from mars_env.trainers.front import train_run
     from mars_env.trainers.openrlhf.workers import driver
     from mars_env.trainers.openrlhf.workers.trainer import TeamExperienceMaker
+    from mars_env.trainers.run_file import load_run, parse_flags
 
     updates = []
     samples_of, make = driver.turn_samples, TeamExperienceMaker.compute_advantages_and_returns
@@ -37,9 +37,9 @@ def main(out, flags):
 
     driver.turn_samples = turn_samples
     TeamExperienceMaker.compute_advantages_and_returns = compute_advantages_and_returns
-    launch(read_argv(flags))
+    train_run(load_run(source, parse_flags(flags)))
     Path(out).write_bytes(pickle.dumps(updates))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(*sys.argv[1:])

@@ -30,10 +30,7 @@ class Server:
             "--dtype", "float32", "--enforce-eager", "--logprobs-mode", "processed_logprobs", *flags,
         ]  # fmt: skip
         with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command, stdout=output, stderr=output, start_new_session=True,
-                env=os.environ | {"VLLM_SERVER_DEV_MODE": "1"},
-            )  # fmt: skip
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
 
     def wait(self):
         begun = time.monotonic()

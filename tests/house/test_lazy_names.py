@@ -8,7 +8,6 @@ from importlib.machinery import SourceFileLoader
 
 import pytest
 from command_line import run_python
-from messages import raises
 
 from mars_env import cli
 from mars_env.errors import ConfigError
@@ -16,7 +15,7 @@ from mars_env.lazy import after_import, import_object
 
 
 def test_an_unknown_name_is_told_with_those_there_are():
-    with raises(AttributeError):
+    with pytest.raises(AttributeError):
         importlib.import_module("mars_env").mkae  # noqa: B018
 
 
@@ -45,8 +44,8 @@ def test_the_package_and_the_list_of_commands_import_what_they_need_and_no_more(
 
 
 REGISTERED = """
-from mars_env.envs.solve import Solve
-mars_env.register("own-sums", problems="arithmetic", rules=Solve)
+from mars_env.envs import solve
+mars_env.register("own-sums", problems="arithmetic", game=solve)
 import pettingzoo
 missing = {f"mars_env/{env_id}-v0" for env_id in mars_env.list_envs()} - set(pettingzoo.aec_registry)
 assert "own-sums" in mars_env.list_envs() and not missing, missing
@@ -89,7 +88,7 @@ def test_a_module_that_was_waited_for_is_as_its_own_loader_left_it(tmp_path, mon
 
 
 def test_modules_of_the_package_are_found_without_an_import_of_their_own():
-    fresh("import mars_env; assert mars_env.types.Problem and mars_env.agents.Solver and mars_env.envs.Solve")
+    fresh("import mars_env; assert mars_env.types.Problem and mars_env.agents.Solver and mars_env.envs.solve")
     fresh(
         "import mars_env; assert not hasattr(mars_env, 'typos') and not hasattr(mars_env.cli, '__wrapped__')"
     )
@@ -97,5 +96,5 @@ def test_modules_of_the_package_are_found_without_an_import_of_their_own():
 
 @pytest.mark.parametrize("name", [".mine:f", "exact", "no_such_module:part", "mars_env.types:Nothing"])
 def test_a_name_that_names_nothing_is_told_with_the_half_that_is_wrong(name):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         import_object(name)

@@ -8,8 +8,8 @@ import warnings
 
 import pytest
 from aiohttp import web
-from messages import raises
 from raw_server import Script
+from waiting import PATIENCE, until
 
 from mars_env.errors import ConfigError
 from mars_env.net import (
@@ -33,7 +33,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNKED = HEAD + b"3;x=1\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n"
 
 
-async def post(server, body=b"", *, most=1 << 20, timeout=5.0):
+async def post(server, body=b"", *, most=1 << 20, timeout=60.0):
     return await request("POST", server.url, most, timeout, data=body, headers={"X-A": "b"})
 
 
@@ -86,7 +86,7 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 async def test_a_body_has_a_limit(name):
-    with raises(BodyTooLong):
+    with pytest.raises(BodyTooLong):
         await exchange(LONG[name], most=1000)
 
 
@@ -99,11 +99,9 @@ async def test_a_body_as_long_as_the_limit_is_read():
 async def test_a_call_that_is_cancelled_closes_its_connection_at_once():
     async with Script([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", 30.0], [sized(b"next")]) as server:
         call = asyncio.ensure_future(post(server))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.requests)
         call.cancel()
-        async with asyncio.timeout(10):
-            await server.gone.wait()
+        await asyncio.wait_for(server.gone.wait(), PATIENCE)
         assert (await post(server)).body == b"next" and server.connections == 2
 
 
@@ -191,7 +189,7 @@ async def test_a_server_with_keys_serves_their_clients():
 
 
 async def test_others_than_this_machine_need_a_key():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await start_server(application(), "0.0.0.0", guard=Guard([], "write"))
     with pytest.raises(ConfigError):
         Guard([" "])
@@ -200,7 +198,7 @@ async def test_others_than_this_machine_need_a_key():
 
 async def test_a_port_that_is_taken_is_a_config_error():
     server = await start_server(application())
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await start_server(application(), port=int(server.url.rpartition(":")[2]))
     await server.close()
 

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from mars_env.loggers import read_jsonl
-from mars_env.miniature.model import build_model, build_tokenizer
-
 PACKAGE = Path(__file__).parent / "own_package"
 
 
@@ -49,14 +46,14 @@ def test_own_parts_work_in_make_by_entry_point_and_by_module(run):
         "-c",
         """
 import mars_env, pettingzoo
-from mars_env.testing import check_env, check_rules
+from mars_env.testing import check_env, check_game
 for name in ("riddles-guess-check", "my_riddles:riddles-guess-check", "my_riddles:my-riddles-whole"):
     env = mars_env.make(name, chances=3, rewards={"guesser": "my_riddles:brevity"})
     env.reset(seed=0)
     env.step("7")
     print(env.agent_selection, env.rewards["guesser_0"])
 check_env(lambda **kwargs: mars_env.make("riddles-guess-check", **kwargs), cycles=5)
-check_rules(env.game.rules, env.problems[0])
+check_game(env.game.rules, env.problems[0])
 known = set(mars_env.list_envs())
 assert {"riddles-guess-check", "aime-guess-check", "riddles-solve", "my-riddles-whole"} <= known
 pettingzoo.make("aec", "mars_env/my-riddles-whole-v0").reset()
@@ -72,19 +69,3 @@ def test_own_parts_work_on_the_command_line(run):
     assert report["metrics"]["system_accuracy"]["estimate"]["value"] == pytest.approx(0.1)
     again = json.loads(run("-m", "mars_env.cli", "evaluate", "my_riddles:my-riddles-whole", *common))
     assert again["metrics"] == report["metrics"]
-
-
-def test_own_parts_work_in_training(run, tmp_path):
-    build_model(0).save_pretrained(tmp_path / "tiny")
-    build_tokenizer().save_pretrained(tmp_path / "tiny")
-    given = {"--model": tmp_path / "tiny", "--team": "my_riddles:team", "--out": tmp_path / "out"}
-    options = ["steps=2", "problems_per_step=2", "rollouts.group=4", "train.learning_rate=0.001"]
-    rewards = [f"{role}=my_riddles:brevity" for role in ("guesser", "checker")]
-    run(
-        *("-m", "mars_env.cli", "train", "riddles-guess-check"),
-        *(str(part) for option in given.items() for part in option),
-        *(f"--option={option}" for option in options),
-        *(f"--reward={reward}" for reward in rewards),
-    )
-    rows = read_jsonl(tmp_path / "out" / "metrics.jsonl")
-    assert [row["step"] for row in rows] == [1, 2] and rows[0]["advantages/kept"] > 0

@@ -74,12 +74,3 @@ def test_the_bare_names_are_refused(name):
         pytest.skip("this copy has no link of that name")
     done = run_python(f"import {name}", cwd=ROOT)
     assert f"import it as mars_env.{name}" in done.stderr
-
-
-def test_versions_agree():
-    import tomllib
-
-    import mars_env
-
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["version"] == mars_env.__version__

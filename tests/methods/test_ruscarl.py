@@ -3,12 +3,11 @@
 import math
 
 import pytest
-from messages import raises
 
 import mars_env
 from mars_env.agents import Solver
-from mars_env.distributed.worker import Worker
-from mars_env.envs import Game, GroupedSettings, Solve, grouped
+from mars_env.distributed.hosts import Host, policies_of
+from mars_env.envs import Game, GroupedSettings, grouped, solve
 from mars_env.errors import ConfigError
 from mars_env.grading.rubrics import Rubric, RubricGrader
 from mars_env.methods.ruscarl import Scaffold, Scaffolded, with_criteria
@@ -35,7 +34,7 @@ def test_inside_the_group():
     binary = Scaffold(group="binary", first=2, run="constant")
     assert [binary.share(i, 4, 0) for i in range(4)] == [1, 1, 0, 0]
     assert Scaffold(group="all", run="constant").share(0, 1, 0.5) == 1.0
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Scaffold().share(0, 1, 0.0)
 
 
@@ -57,9 +56,9 @@ def test_over_the_run():
 def test_the_two_are_multiplied_and_the_number_is_rounded():
     scaffold = Scaffold(run="linear")
     assert scaffold.share(1, 5, 0.2) == pytest.approx(0.6)
-    assert len(scaffold.shown(RUBRIC.criteria, 0.6, seed=0)) == 2  # round(2.4)
-    assert len(scaffold.shown(RUBRIC.criteria, 0.9, seed=0)) == 4  # round(3.6)
-    drawn = {tuple(c.id for c in scaffold.shown(RUBRIC.criteria, 0.5, seed)) for seed in range(50)}
+    assert len(scaffold.choose(RUBRIC.criteria, 0.6, seed=0)) == 2  # round(2.4)
+    assert len(scaffold.choose(RUBRIC.criteria, 0.9, seed=0)) == 4  # round(3.6)
+    drawn = {tuple(c.id for c in scaffold.choose(RUBRIC.criteria, 0.5, seed)) for seed in range(50)}
     assert len(drawn) == 6  # every pair of the four, in their order
     assert all(list(ids) == sorted(ids) for ids in drawn)
 
@@ -68,22 +67,22 @@ def test_in_the_given_order_the_last_one_is_shown_only_at_a_share_of_one():
     rows = [{"text": "Boxed.", "tags": ["format"]}, *ROWS]
     criteria = Rubric.from_rows(rows).criteria
     scaffold = Scaffold(order="given")
-    assert [c.id for c in scaffold.shown(criteria, 0.0, 0)] == ["c1"]
-    assert [c.id for c in scaffold.shown(criteria, 0.99, 0)] == ["c1", "c2", "c3", "c4"]
-    assert len(scaffold.shown(criteria, 1.0, 0)) == 5
+    assert [c.id for c in scaffold.choose(criteria, 0.0, 0)] == ["c1"]
+    assert [c.id for c in scaffold.choose(criteria, 0.99, 0)] == ["c1", "c2", "c3", "c4"]
+    assert len(scaffold.choose(criteria, 1.0, 0)) == 5
 
 
 def test_at_the_start_of_a_run_the_first_sample_sees_the_whole_given_order():
     scaffold = Scaffold(order="given")  # the sigmoid begins at 1 - 1.4e-11
 
     def numbers(t, size=5):
-        return [len(scaffold.shown(RUBRIC.criteria, scaffold.share(i, size, t), 0)) for i in range(size)]
+        return [len(scaffold.choose(RUBRIC.criteria, scaffold.share(i, size, t), 0)) for i in range(size)]
 
     assert numbers(0.0) == numbers(1 / 349) == [4, 3, 2, 1, 0]
     assert numbers(0.15) == [3, 2, 1, 0, 0]  # 0.998
     many = Rubric.from_rows([{"text": str(i)} for i in range(22)]).criteria
     shares = [Scaffold(run="constant").share(i, 23, 0.0) for i in range(23)]
-    assert [len(scaffold.shown(many, share, 0)) for share in shares] == [*range(22, -1, -1)]
+    assert [len(scaffold.choose(many, share, 0)) for share in shares] == [*range(22, -1, -1)]
 
 
 async def test_each_sample_has_its_own_share_and_records_both_prompts():
@@ -111,12 +110,12 @@ def test_criteria_go_into_the_system_message():
     text = said[0]["content"]
     assert text.index("- a") < text.index("avoid") < text.index("- b")
     assert with_criteria("Text", criteria).endswith("\n\nText")
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         with_criteria([1, 2], criteria)
 
 
 async def test_the_engine_tells_progress_only_in_training():
-    game = Game(Solve(), RubricGrader(), grower=grouped(GroupedSettings(group=4)))
+    game = Game(solve(), RubricGrader(), grower=grouped(GroupedSettings(group=4)))
     [tree] = await collect(game, {"solver_0": agent()}, [Job(PROBLEM, progress=0.0)], seed=0)
     assert [bool(t.action.completions[0].train_prompt_ids) for t in tree.turns] == [True, True, True, False]
     [refused] = await collect(game, {"solver_0": agent()}, [Job(PROBLEM)], seed=0)
@@ -124,7 +123,7 @@ async def test_the_engine_tells_progress_only_in_training():
 
 
 def test_an_evaluation_refuses_a_scaffold():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         mars_env.evaluate("aime-solve", problems=[PROBLEM], agents=agent(), grader=RubricGrader())
     plain = agent().agent
     report = mars_env.evaluate("aime-solve", problems=[PROBLEM], agents=plain, grader=RubricGrader())
@@ -132,13 +131,12 @@ def test_an_evaluation_refuses_a_scaffold():
 
 
 def test_a_model_that_tells_no_token_ids_is_refused():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Scaffolded(Solver(HTTPModel("http://localhost:1/v1", "m")))
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         agent(train_on="both")
 
 
 async def test_workers_refuse_a_scaffold():
-    game = Game(Solve(), RubricGrader())
-    with raises(ConfigError):
-        await Worker().setup(lambda: game, lambda: {"solver_0": agent()})
+    with pytest.raises(ConfigError):
+        await Host(lambda: {"solver_0": agent()}).apply(policies_of)

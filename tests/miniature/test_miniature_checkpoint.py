@@ -8,7 +8,6 @@ import pytest
 torch = pytest.importorskip("torch", reason="the miniature needs the extra 'hf'")
 transformers = pytest.importorskip("transformers", reason="the miniature needs the extra 'hf'")
 
-from messages import raises  # noqa: E402
 
 from mars_env.errors import ConfigError  # noqa: E402
 from mars_env.miniature import CHECKPOINT, load  # noqa: E402
@@ -83,7 +82,7 @@ async def test_what_the_next_agent_reads_is_exactly_what_was_written() -> None:
 
 
 def test_other_roles_are_refused() -> None:
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         MiniatureAgent("coder", None)  # type: ignore[arg-type]
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         prompt("coder", {"problem": tell(p.Chain(1, (("+", 1),)))})

@@ -5,7 +5,6 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.miniature import protocol as p
@@ -72,7 +71,7 @@ def test_the_prompts_follow_each_other() -> None:
     ],
 )
 def test_other_problems_are_refused(statement: str) -> None:
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         p.read_statement(statement)
 
 

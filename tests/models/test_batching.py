@@ -6,16 +6,19 @@ import time
 import weakref
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mars_env.errors import ModelError
-from mars_env.models.batching import hold_waves, submit
+from mars_env.models.batching import QUIET_TURNS, hold_waves, submit
 
 
 class Engine:
     """Answers with the request itself, and notes its waves."""
 
-    def __init__(self, delay=0.0):
+    def __init__(self, delay=0.0, device="cpu"):
         self.waves, self.threads, self.delay = [], set(), delay
+        self.device, self.lock = device, threading.RLock()
 
     def run(self, tickets):
         self.threads.add(threading.get_ident())
@@ -77,23 +80,27 @@ async def test_a_failing_engine_fails_its_own_requests_only():
 
 
 async def test_cancelled_requests_are_marked_and_harm_nobody():
-    engine = Engine(0.02)
+    begun, end = threading.Event(), threading.Event()
+    engine = Engine(lambda: begun.set() or end.wait() * 0)
     tasks = [asyncio.ensure_future(submit(engine, i)) for i in range(3)]
     await turns(1)
     tasks[0].cancel()
-    await asyncio.sleep(0.01)
+    await asyncio.to_thread(begun.wait)
     tasks[1].cancel()
+    end.set()
     done = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(done[0], asyncio.CancelledError) and isinstance(done[1], asyncio.CancelledError)
     assert done[2] == 2
 
 
 def test_a_loop_may_close_while_requests_wait():
-    engine = Engine(0.1)
+    begun, end = threading.Event(), threading.Event()
+    engine = Engine(lambda: begun.set() or end.wait() * 0)
 
     async def main():
         waiting = asyncio.ensure_future(submit(engine, 1))
-        await asyncio.sleep(0.02)
+        await asyncio.to_thread(begun.wait)
+        waiting.get_loop().call_soon(end.set)  # after this coroutine has ended
         return waiting
 
     assert asyncio.run(main()).cancelled()
@@ -109,42 +116,89 @@ def test_closed_loops_are_forgotten():
     assert loop() is None
 
 
-async def test_only_one_wave_of_a_process_runs_at_a_time():
-    running, most = 0, 0
+class Counting(Engine):
+    """Notes how many engines of its list run at the same time."""
 
-    class Counting(Engine):
-        def run(self, tickets):
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            time.sleep(0.01)
-            running -= 1
-            return super().run(tickets)
+    def __init__(self, running, **settings):
+        super().__init__(**settings)
+        self.running, self.most = running, 0
 
-    await asyncio.gather(*(asyncio.to_thread(lambda: asyncio.run(submit(Counting(), 1))) for _ in range(5)))
-    assert most == 1
+    def run(self, tickets):
+        self.running.append(self)
+        time.sleep(0.05)
+        self.most = max(self.most, len(self.running))
+        self.running.remove(self)
+        return super().run(tickets)
 
 
-async def test_work_in_step_holds_the_waves_up_and_ends_in_the_order_of_its_beginning():
-    async def play(delays):
-        engine, ended = Engine(), []
+async def test_engines_of_one_device_run_in_turn():
+    running = []
+    engines = [Counting(running), Counting(running)]
+    await asyncio.gather(*(submit(engine, 1) for engine in engines))
+    assert [engine.most for engine in engines] == [1, 1]
 
-        async def task(i):
-            await submit(engine, (i, "first"))
-            async with hold_waves():
-                await asyncio.to_thread(time.sleep, delays[i])
-            ended.append(i)
-            await submit(engine, (i, "second"))
 
-        await asyncio.gather(*map(task, range(6)))
-        return [sorted(wave) for wave in engine.waves], engine.waves[1], ended
+async def test_engines_of_two_devices_run_at_the_same_time():
+    both = threading.Barrier(2)  # each waits until the other runs, too
+    engines = [Engine(lambda: both.wait(60) * 0, device) for device in ("cuda:0", "cuda:1")]
+    assert await asyncio.gather(*(submit(engine, 1) for engine in engines)) == [1, 1]
 
-    rng = random.Random(0)
-    runs = [await play([rng.uniform(0, 0.03) for _ in range(6)]) for _ in range(5)]
-    waves, second, ended = runs[0]
-    assert waves == [[(i, "first") for i in range(6)], [(i, "second") for i in range(6)]]
-    assert ended == list(range(6)) == [i for i, _ in second]
-    assert all(run == runs[0] for run in runs)
+
+async def test_an_engine_whose_lock_is_held_holds_up_no_other():
+    held, free, ran = Engine(), Engine(), threading.Event()
+    free.delay = lambda: ran.set() or 0.0
+    with held.lock:
+        tasks = [asyncio.ensure_future(submit(engine, 1)) for engine in (held, free)]
+        assert await asyncio.to_thread(ran.wait, 60)
+        assert not held.waves
+        assert await asyncio.to_thread(lambda: asyncio.run(submit(free, 2))) == 2  # in another event loop
+    assert await asyncio.gather(*tasks) == [1, 1]
+
+
+async def test_an_engine_runs_once_at_a_time_for_several_event_loops():
+    engine = Counting([])
+    requests = [asyncio.to_thread(lambda: asyncio.run(submit(engine, 1))) for _ in range(5)]
+    assert await asyncio.gather(*requests) == [1] * 5
+    assert engine.most == 1
+
+
+async def test_a_wave_is_answered_as_a_whole_before_the_next_begins():
+    engine, order = Engine(), []
+
+    async def ask(name, *requests):
+        for request in requests:
+            await submit(engine, request)
+            order.append(f"{name} {request}")
+
+    await asyncio.gather(ask("a", 1, 2), ask("b", 1))
+    assert engine.waves == [[1, 1], [2]]
+    assert order == ["a 1", "b 1", "a 2"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(range(6)))
+def test_work_in_step_holds_the_waves_up_in_whatever_order_it_ends(order):
+    engine, gates = Engine(), [asyncio.Event() for _ in range(6)]
+
+    async def task(i):
+        await submit(engine, (i, "first"))
+        async with hold_waves():
+            await gates[i].wait()
+        await submit(engine, (i, "second"))
+
+    async def play():
+        tasks = [asyncio.create_task(task(i)) for i in range(6)]
+        while not engine.waves:
+            await asyncio.sleep(0)
+        for i in order:
+            await turns(2 * QUIET_TURNS)
+            gates[i].set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(play())
+    assert [sorted(wave) for wave in engine.waves] == [
+        [(i, word) for i in range(6)] for word in ("first", "second")
+    ]
 
 
 async def test_work_in_step_may_ask_a_model_itself_and_be_nested():
@@ -157,7 +211,7 @@ async def test_work_in_step_may_ask_a_model_itself_and_be_nested():
             await asyncio.sleep(0.001 * i)
             return len(answers)
 
-    assert await asyncio.wait_for(asyncio.gather(*map(judge, range(3))), 20) == [2, 2, 2]
+    assert await asyncio.wait_for(asyncio.gather(*map(judge, range(3))), 300) == [2, 2, 2]
     assert sum(map(len, engine.waves)) == 6
 
 
@@ -179,4 +233,4 @@ async def test_work_in_step_that_ends_otherwise_holds_nothing_up(how):
         await task
     async with hold_waves():
         await asyncio.sleep(0)
-    assert await asyncio.wait_for(submit(engine, 1), 20) == 1
+    assert await asyncio.wait_for(submit(engine, 1), 300) == 1

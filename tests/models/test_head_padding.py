@@ -1,10 +1,9 @@
 import pytest
 import torch
-from messages import raises
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from mars_env.errors import ConfigError
-from mars_env.models.head_padding import pad_heads
+from studies.common.head_padding import pad_heads
 
 SHAPE = {
     "vocab_size": 50, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
@@ -47,8 +46,8 @@ def test_wide_heads_compute_the_same(make, times, tiny_module):
 
 
 def test_what_cannot_be_padded_is_refused(tiny_module):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         pad_heads(tiny_module(), 12)
     scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         pad_heads(tiny_module(rope_parameters=scaled), 16)

@@ -7,11 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from messages import raises
 
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.models import BatchLimits
-from mars_env.models.batching import whole_waves
 from mars_env.models.hf import HFModel
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
@@ -53,12 +51,6 @@ async def check_logprobs(model, sampling, tolerance):
     for completion in await to_all_prompts(model, 2, sampling):
         again = model.logprobs(completion.prompt_ids, completion.token_ids, sampling.temperature)
         assert completion.logprobs == pytest.approx(again, abs=tolerance)
-
-
-@pytest.mark.parametrize("temperature", [0.7, 1.0, 1.5])
-async def test_logprobs_are_those_of_the_distribution_sampled_from(tiny_pair, temperature):
-    sampling = Sampling(max_tokens=30, seed=1, temperature=temperature)
-    await check_logprobs(HFModel(tiny_pair), sampling, 1e-4)
 
 
 async def test_greedy_is_the_library_s_own_greedy_text(tiny_pair):
@@ -141,53 +133,14 @@ async def test_the_context_limits_prompts_and_completions(tiny_pair):
         assert [(c.text, c.finish_reason, c.completion_tokens) for c in full] == [("", "context", 0)] * 2
         assert not full[0].trainable
     refusing = replace(limited, overflow="refuse")
-    with raises(ContextError):
+    with pytest.raises(ContextError):
         await model.complete([3] * 250, 1, refusing)
     assert len(await model.complete([3] * 156, 1, refusing)) == 1
     [narrow] = await HFModel(tiny_pair, context=20).complete([3] * 18, 1, limited)
     assert (len(narrow.token_ids), narrow.finish_reason) == (2, "context")
     for prompt, n, error in (([3, 10_000], 1, ModelError), ("", 1, ModelError), ("1", 0, ConfigError)):
-        with raises(error):
+        with pytest.raises(error):
             await model.complete(prompt, n, Sampling())
-
-
-async def test_chat_templates_are_used_where_there_are_any(tiny_pair):
-    module, tokenizer = tiny_pair
-    model = HFModel((module, tokenizer))
-    messages = [{"role": "user", "content": "1+1="}]
-    plain = tokenizer.decode(model.encode(messages))
-    assert plain == "<unk>ser: 1+1=\n\n<unk>ssistant:"  # its vocabulary has no capitals
-    tokenizer.chat_template = (
-        "{% for m in messages %}{{ m.content }};{% endfor %}"
-        "{% if add_generation_prompt %}?{% endif %}{{ extra }}"
-    )
-    model = HFModel((module, tokenizer), template_options={"extra": "x"})
-    assert tokenizer.decode(model.encode(messages)) == "1+1=;?x"
-
-
-async def test_refresh_replaces_the_weights_and_tells_the_version(tiny_module, tiny_tokenizer):
-    model = HFModel((tiny_module(0), tiny_tokenizer))
-    other = HFModel((tiny_module(1), tiny_tokenizer))
-    sampling = Sampling(max_tokens=10, seed=0)
-    [before] = await model.complete("1+1=", 1, sampling)
-    model.refresh(other.module.state_dict(), version=7)
-    [after] = await model.complete("1+1=", 1, sampling)
-    [expected] = await other.complete("1+1=", 1, sampling)
-    assert before.versions == ((0, len(before.token_ids)),)
-    assert after.versions == ((7, len(after.token_ids)),)
-    assert after.token_ids == expected.token_ids != before.token_ids
-    model.refresh()
-    assert model.version == 8
-
-
-async def test_training_mode_is_put_back_and_gradients_survive(tiny_pair):
-    module, _ = tiny_pair
-    module.train()
-    model = HFModel(tiny_pair)
-    [completion] = await model.complete("1+1=", 1, Sampling(max_tokens=5, seed=0))
-    assert module.training
-    loss = module(torch.tensor([[*completion.prompt_ids, *completion.token_ids]])).logits.sum()
-    loss.backward()
 
 
 @pytest.fixture
@@ -213,7 +166,7 @@ async def test_a_failure_of_the_engine_is_a_model_error(tiny_pair, watch, monkey
         raise RuntimeError("CUDA out of memory")
 
     watch(model, fail)
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await model.complete("1", 2, Sampling(max_tokens=3))
     monkeypatch.undo()
     assert len(await model.complete("1", 2, Sampling(max_tokens=3))) == 2
@@ -266,21 +219,6 @@ async def test_models_whose_layers_slide_use_the_library_s_cache(tiny_module, ti
     await check_logprobs(HFModel((module, tiny_tokenizer)), sampling, 1e-3)
 
 
-async def test_a_checkpoint_is_loaded_by_its_path(tiny_pair, tmp_path):
-    module, tokenizer = tiny_pair
-    module.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    loaded = HFModel(tmp_path, device="cpu", name="tiny")
-    sampling = Sampling(max_tokens=10, seed=0)
-    [one], [two] = await asyncio.gather(
-        loaded.complete("1+1=", 1, sampling), HFModel(tiny_pair).complete("1+1=", 1, sampling)
-    )
-    assert one.token_ids == two.token_ids
-    assert repr(loaded) == "HFModel('tiny', version=0)"
-    with raises(ConfigError):
-        HFModel(tmp_path / "nothing")
-
-
 async def test_cancelled_requests_stop_the_engine(tiny_pair, watch):
     model, steps = HFModel(tiny_pair), []
     begun, cancelled = threading.Event(), threading.Event()
@@ -288,7 +226,7 @@ async def test_cancelled_requests_stop_the_engine(tiny_pair, watch):
     def wait(shape):
         steps.append(shape)
         begun.set()
-        assert cancelled.wait(10)
+        assert cancelled.wait(600)
 
     watch(model, wait)
     task = asyncio.ensure_future(model.complete("1", 1, Sampling(max_tokens=250, seed=0, temperature=0)))
@@ -301,13 +239,14 @@ async def test_cancelled_requests_stop_the_engine(tiny_pair, watch):
     assert len(steps) < 50
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "bloom"])
+@pytest.mark.parametrize("kind", ["gpt2", "bloom", "falcon"])
 async def test_half_precision_learned_positions_and_biases_of_distance(tiny_tokenizer, kind):
     from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(0)
-    sizes = {"vocab_size": len(tiny_tokenizer), "hidden_size": 32, "n_layer": 2, "n_head": 2}
-    config = AutoConfig.for_model(kind, **sizes, initializer_range=0.5)
+    sizes = {"vocab_size": len(tiny_tokenizer), "hidden_size": 32}
+    layers = {"num_hidden_layers": 2, "num_attention_heads": 2, "alibi": kind == "falcon"}
+    config = AutoConfig.for_model(kind, **sizes, **layers, initializer_range=0.5)
     config.eos_token_id = 1
     module = AutoModelForCausalLM.from_config(config).eval()
     for dtype, tolerance in ((torch.float32, 1e-3), (torch.bfloat16, 0.5)):
@@ -315,84 +254,22 @@ async def test_half_precision_learned_positions_and_biases_of_distance(tiny_toke
         await check_logprobs(model, Sampling(max_tokens=20, seed=1), tolerance)
 
 
-def test_recurrent_models_and_falcon_s_biases_of_distance_are_refused(tiny_tokenizer):
-    """They take the cache and ignore it: the tokens of a completion did not depend on its prompt."""
-    from transformers import FalconConfig, FalconForCausalLM, Mamba2Config, Mamba2ForCausalLM
-
-    config = Mamba2Config(
-        vocab_size=len(tiny_tokenizer), hidden_size=8, num_hidden_layers=1, num_heads=4, head_dim=4,
-        state_size=4, n_groups=1,
-    )  # fmt: skip
-    with raises(ConfigError):
-        HFModel((Mamba2ForCausalLM(config), tiny_tokenizer))
-    falcon = FalconConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, alibi=True)
-    with raises(ConfigError):
-        HFModel((FalconForCausalLM(falcon), tiny_tokenizer))
-
-
-async def test_requests_join_the_batch_under_way_and_change_no_sample(tiny_pair):
-    """Short requests that come while a long one is decoded are answered before it, and as they are alone."""
-    model, alone, order = HFModel(tiny_pair), HFModel(tiny_pair), []
-    long = Sampling(max_tokens=200, seed=5, temperature=3.0)
-    [slow] = await alone.complete(PROMPTS[3], 1, long)
-    assert len(slow.token_ids) > 40
-
-    async def ask(name, prompt, n, sampling):
-        found = await model.complete(prompt, n, sampling)
-        order.append(name)
-        return found
-
-    def request(i, turn):
-        sampling = Sampling(max_tokens=4 + 3 * i, seed=10 * i + turn, temperature=1 + i / 4)
-        return PROMPTS[(i + turn) % 4], 2, sampling
-
-    async def chain(i):
-        """Each request follows from the one before."""
-        return [each for turn in range(3) for each in await ask("short", *request(i, turn))]
-
-    [late], *chains = await asyncio.gather(ask("long", PROMPTS[3], 1, long), *map(chain, range(3)))
-    assert order[-1] == "long" and len(order) == 10
-    assert (late.token_ids, late.finish_reason) == (slow.token_ids, slow.finish_reason)
-    for i, found in enumerate(chains):
-        expected = [each for turn in range(3) for each in await alone.complete(*request(i, turn))]
-        assert [c.token_ids for c in found] == [c.token_ids for c in expected]
-        for one, other in zip(found, expected, strict=True):
-            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
-
-
-async def test_new_weights_go_on_with_the_tokens_of_the_old(tiny_pair):
-    """A refresh between two rounds: every token has the log-probability of the weights that sampled it."""
+async def test_a_refresh_waits_for_the_batch_so_a_completion_has_one_version(tiny_pair, watch):
     module, tokenizer = tiny_pair
-    first, other = copy.deepcopy(module), copy.deepcopy(module)
+    weights = [copy.deepcopy(module), copy.deepcopy(module)]
     with torch.no_grad():
-        for parameter in other.parameters():
+        for parameter in weights[1].parameters():
             parameter.mul_(1.3)
-    model = HFModel((copy.deepcopy(module), tokenizer))
-    long = Sampling(max_tokens=120, seed=5, temperature=3.0)
-    slow = asyncio.ensure_future(model.complete(PROMPTS[3], 1, long))
-    await model.complete("1", 3, Sampling(max_tokens=20, seed=1, temperature=3.0))
-    assert not slow.done()
-    model.refresh(other, version=1)
-    [found] = await slow
-    (_, before), (_, after) = found.versions
-    assert [version for version, _ in found.versions] == [0, 1]
-    assert before + after == len(found.token_ids) and min(before, after) > 0
-    old = HFModel((first, tokenizer)).logprobs(found.prompt_ids, found.token_ids, 3.0)
-    new = HFModel((other, tokenizer)).logprobs(found.prompt_ids, found.token_ids, 3.0)
-    assert found.logprobs == pytest.approx([*old[:before], *new[before:]], abs=1e-4)
-
-
-async def test_whole_waves_are_the_same_whatever_else_is_asked(tiny_pair):
-    whole_waves()
-    model, order = HFModel(tiny_pair), []
-
-    async def ask(name, sampling):
-        await model.complete("1+1=", 1, sampling)
-        order.append(name)
-
-    async def two():
-        await ask("first", Sampling(max_tokens=2, seed=1, temperature=3.0))
-        await ask("second", Sampling(max_tokens=2, seed=1, temperature=3.0))
-
-    await asyncio.gather(two(), ask("long", Sampling(max_tokens=100, seed=5, temperature=3.0)))
-    assert order == ["first", "long", "second"]
+    model, begun = HFModel((module, tokenizer)), threading.Event()
+    watch(model, lambda shape: begun.set())
+    sampling = Sampling(max_tokens=60, seed=5, temperature=3.0)
+    task = asyncio.ensure_future(model.complete(PROMPTS[3], 2, sampling))
+    await asyncio.to_thread(begun.wait)
+    await asyncio.to_thread(model.refresh, weights[1], 1)
+    for version, completions in enumerate([await task, await model.complete(PROMPTS[3], 2, sampling)]):
+        for completion in completions:
+            assert completion.versions == ((version, len(completion.token_ids)),)
+            again = HFModel((weights[version], tokenizer)).logprobs(
+                completion.prompt_ids, completion.token_ids, 3.0
+            )
+            assert completion.logprobs == pytest.approx(again, abs=1e-4)

@@ -4,9 +4,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from command_line import said
 from exact_engine import Engine
-from messages import raises
 
 import mars_env
 from mars_env.agents import GenerativeJudge, make_agents
@@ -39,7 +37,7 @@ async def test_a_server_without_what_training_needs_is_told_before_a_run(engine,
     model = HTTPModel(engine.url, "m", exact=True)
     await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
     engine.lacks = (lacks,)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await preflight({"solver_0": Playing(model)})
 
 
@@ -47,7 +45,7 @@ async def test_a_trained_agent_must_ask_for_tokens_and_another_need_not(engine):
     model = HTTPModel(engine.url, "m")
     agents = {"solver_0": Playing(model), "verifier_0": Playing(model)}
     await preflight(agents)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await preflight(agents, trained=["verifier_0"])
     assert engine.requests == []
 
@@ -56,7 +54,7 @@ async def test_a_trained_agent_must_ask_for_tokens_and_another_need_not(engine):
 async def test_log_probabilities_of_another_distribution_are_told(engine, sampling, caplog):
     model = HTTPModel(engine.url, "m", exact=True)
     agents = {"solver_0": Playing(model, **sampling)}
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await preflight(agents, trained=agents)
     with caplog.at_level(logging.WARNING):
         await preflight(agents)  # its texts may be all that is wanted
@@ -69,7 +67,7 @@ async def test_log_probabilities_of_another_distribution_are_told(engine, sampli
 
 async def test_fields_that_change_what_is_sampled_from_are_told(engine):
     model = HTTPModel(engine.url, "m", exact=True, extra_body={"repetition_penalty": 1.1, "priority": 2})
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
 
 
@@ -90,7 +88,7 @@ async def test_every_replica_is_asked():
     async with Engine() as one, Engine() as two:
         two.lacks = ("logprobs",)
         model = HTTPModel([one.url, two.url], "m", exact=True)
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             await preflight({"solver_0": Playing(model)})
         assert model.endpoints == [one.url, two.url]
         assert len(one.requests) == 1
@@ -100,22 +98,22 @@ async def test_models_inside_others_and_those_that_judge_are_asked():
     gone = HTTPModel("http://127.0.0.1:9/v1", "gone", attempts=1)
     game = mars_env.make("arithmetic-solve").game
     for model in (SegmentedModel(gone, 8), gone):
-        with raises(ModelError):
+        with pytest.raises(ModelError):
             await preflight({"solver_0": Playing(model)})
     judging = RewardModelGrader(GenerativeJudge(gone))
     for grader in (RubricGrader(gone), VerifierGrader(Playing(gone)), judging):
-        with raises(ModelError):
+        with pytest.raises(ModelError):
             await preflight({}, replace(game, grader=grader))
     assert gone in models_of(Highest(GenerativeJudge(gone)))
     search = mars_env.make("arithmetic-tree-search", agents=1, reward_model=GenerativeJudge(gone)).game
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await preflight(make_agents("scripted:4", search.rules.possible_agents), search)
 
 
 def test_an_evaluation_asks_the_judge_before_it_plays(tmp_path):
     judge = RubricGrader(HTTPModel("http://127.0.0.1:9/v1", "gone", attempts=1))
     settings = {"agents": "scripted:4", "limit": 1, "out": tmp_path / "run"}
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         mars_env.evaluate("arithmetic-solve", grader=judge, **settings)
 
 
@@ -124,27 +122,11 @@ async def test_the_recorder_asks_its_engine(tmp_path, caplog):
         recorder = Recorder(engine.url, tmp_path)
         await recorder.check()
         engine.lacks = ("logprobs",)
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             await recorder.check()
         engine.status = 401  # a key that only the program has
         with caplog.at_level(logging.WARNING):
             await recorder.check()
         assert "lists no models (status 401)" in caplog.text
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await recorder.check()
-
-
-def test_the_command_says_it_before_it_serves(tmp_path):
-    given = ["--upstream", "http://127.0.0.1:9/v1", "--out", tmp_path / "run", "--port", 0]
-    told = said("record", *given, code=2)
-    assert "no server of the engine can be reached" in " ".join(told.split())
-
-
-async def test_a_sampler_asks_before_it_waits_for_its_learner():
-    pytest.importorskip("torch", reason="samplers need torch: pip install 'mars-env[hf]'")
-    from mars_env.trainers.swarm import run_sampler
-
-    agent = Playing(HTTPModel("http://127.0.0.1:9/v1", "served"))
-    agent.policy = "solver"
-    with raises(ConfigError):
-        await run_sampler({"solver_0": agent}, {"solver": agent.model}, "http://127.0.0.1:9")

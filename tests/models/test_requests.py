@@ -1,5 +1,5 @@
+import pytest
 from jinja2 import TemplateError
-from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.models.requests import TokenWriter
@@ -25,5 +25,5 @@ class Gemma(TokenWriter):
 def test_messages_that_a_template_refuses_are_told_with_what_to_do():
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
     assert Gemma().encode(chat[1:]) == (1, 2)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Gemma().encode(chat)

@@ -5,17 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 
-from mars_env.errors import ConfigError, ModelError
-from mars_env.models.scripted import (
-    RecordingModel,
-    ReplayModel,
-    ScriptedModel,
-    _words,
-    load_records,
-    save_records,
-)
+from mars_env.errors import ConfigError
+from mars_env.models.scripted import ScriptedModel, _words
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Completion, Sampling
 
@@ -74,43 +66,10 @@ async def test_each_request_waits_for_the_latency(monkeypatch):
 
 async def test_unfit_scripts_are_refused():
     for script in ([], "text", None):
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             ScriptedModel(script)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await ScriptedModel(lambda *_: 3).complete("p", 1, Sampling())
-
-
-async def test_recordings_are_played_again(tmp_path):
-    model = RecordingModel(ScriptedModel(lambda prompt, sample, seed: f"{seed} ü", ids=True, name="s"))
-    requests = [(CHAT, 2, Sampling(seed=1, stop=("!",))), ("p", 1, Sampling()), ([1, 2], 1, Sampling(seed=2))]
-    answers = [await model.complete(*request) for request in requests]
-    save_records(tmp_path / "r.jsonl", model.records)
-    records = load_records(tmp_path / "r.jsonl")
-    replay = ReplayModel(records)
-    assert [await replay.complete(*request) for request in reversed(requests)] == answers[::-1]
-    assert model.name == "s"
-    with raises(ModelError):
-        await replay.complete("other", 1, Sampling())
-    with raises(ModelError):
-        await replay.complete(CHAT, 2, Sampling(seed=3))
-
-
-async def test_a_request_that_was_recorded_twice_gets_its_answers_in_turn():
-    model = RecordingModel(ScriptedModel(lambda *_: str(len(model.records))))
-    for _ in range(2):
-        await model.complete("p", 1, Sampling())
-    replay = ReplayModel(model.records)
-    texts = [(await replay.complete("p", 1, Sampling()))[0].text for _ in range(3)]
-    assert texts == ["0", "1", "1"]
-
-
-def test_a_bad_recording_is_refused_with_its_line(tmp_path):
-    path = tmp_path / "r.jsonl"
-    save_records(path, [])
-    assert load_records(path) == []
-    path.write_text('{"prompt": 1}\n')
-    with raises(ConfigError):
-        load_records(path)
 
 
 class Wrong:
@@ -160,10 +119,10 @@ class Plain:
     ],
 )
 async def test_the_model_suite_finds_faults(model):
-    with raises(AssertionError):
+    with pytest.raises(AssertionError):
         await check_model(model)
 
 
 async def test_the_model_suite_finds_models_that_are_not_exact():
-    with raises(AssertionError):
+    with pytest.raises(AssertionError):
         await check_model(Wrong(Completion("x")), exact=True)

@@ -1,6 +1,5 @@
 """Keys that servers say back are masked before anything is cut."""
 
-import base64
 import json
 import traceback
 from urllib.parse import quote
@@ -28,15 +27,6 @@ def leaked(text, key=KEY):
     return [key[i : i + PIECE] for i in range(len(key) - PIECE + 1) if key[i : i + PIECE] in text]
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_no_piece_of_a_key_is_left_wherever_a_message_is_cut(as_json):
-    mask = Secrets([KEY]).mask
-    for before in range(320):
-        text = f"{'z' * before}Bearer {KEY} and {KEY}"
-        payload = json.dumps({"error": {"message": text}}) if as_json else text
-        assert not leaked(error_text(payload.encode(), mask)), before
-
-
 def test_no_piece_is_left_where_the_server_has_cut_the_key():
     mask = Secrets([KEY]).mask
     for first in range(len(KEY)):
@@ -48,20 +38,6 @@ def test_no_piece_is_left_where_the_server_has_cut_the_key():
 def test_any_key_in_any_text(key, before, after, end):
     shown = Secrets([key]).mask(before + key + after)[:end]
     assert not leaked(shown, key.split()[0])
-
-
-@pytest.mark.parametrize("before", ["", "x", "xy", "user:", "Bearer "])
-@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
-def test_keys_in_base64_are_masked(before, encode):
-    code = encode((before + KEY + ":and more").encode()).decode()
-    shown = Secrets([KEY]).mask(f"Authorization: Basic {code}")
-    for i in range(len(shown) - 16):  # no sixteen characters decode to a piece of the key
-        for pad in range(4):
-            try:
-                plain = base64.b64decode(shown[i : i + 16 + pad], altchars=b"-_").decode("latin-1")
-            except ValueError:
-                continue
-            assert not leaked(plain)
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
-from messages import raises
 
-from mars_env.errors import ConfigError
-from mars_env.models.vllm_engines import generated, require_notes
+from mars_env.models.vllm_engines import generated
 
 
 @dataclass
@@ -36,9 +34,3 @@ def test_versions_are_those_that_vllm_notes():
 )
 def test_where_vllm_notes_none_they_are_the_engine_s(completion, versions):
     assert generated(output(completion), 9).versions == versions
-
-
-def test_requests_are_not_interrupted_where_their_versions_would_be_unknown():
-    require_notes(SimpleNamespace(CompletionOutput=Of32, __version__="0.32.0"))
-    with raises(ConfigError):
-        require_notes(SimpleNamespace(CompletionOutput=Of29, __version__="0.29.0"))

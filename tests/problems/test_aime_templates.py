@@ -208,7 +208,10 @@ def walk_to_an_end(p, length, start):
 
 def waiting_for_a_pattern(pattern, p):
     p = Fraction(*p)
-    chance = lambda text: math.prod(p if c == "H" else 1 - p for c in text)  # noqa: E731
+
+    def chance(text):
+        return math.prod(p if c == "H" else 1 - p for c in text)
+
     # Conway: the sum of 1 / chance over the prefixes that are suffixes as well.
     overlaps = (k for k in range(1, len(pattern) + 1) if pattern[:k] == pattern[-k:])
     return parts(sum(1 / Fraction(chance(pattern[:k])) for k in overlaps))
@@ -224,7 +227,10 @@ def products_in_pairs(products):
 
 def absolute_values(points, bound):
     b = points[1]
-    total = lambda x: sum(abs(x - p) for p in points)  # noqa: E731
+
+    def total(x):
+        return sum(abs(x - p) for p in points)
+
     high = b
     while total(high + 1) <= bound:
         high += 1
@@ -282,7 +288,10 @@ def product_over_roots(cubic, u, v):
 
 def swapped_argument(k, centre, quadratic, at):
     a, b, c = quadratic
-    g = lambda x: a * x * x + b * x + c  # noqa: E731
+
+    def g(x):
+        return a * x * x + b * x + c
+
     return parts(Fraction(k * g(centre - at) - g(at), k * k - 1))
 
 
@@ -400,9 +409,10 @@ def sum_of_unit_products(step, start, terms):
 
 
 def sum_of_floors(low, high, multiplier):
-    up_to = lambda n: sum(  # noqa: E731
-        n - (s * s + multiplier - 1) // multiplier + 1 for s in range(1, math.isqrt(multiplier * n) + 1)
-    )
+    def up_to(n):
+        roots = range(1, math.isqrt(multiplier * n) + 1)
+        return sum(n - (s * s + multiplier - 1) // multiplier + 1 for s in roots)
+
     return up_to(high) - up_to(low - 1)
 
 

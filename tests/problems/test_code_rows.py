@@ -10,7 +10,6 @@ import pytest
 from hub_rows import CODE
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
@@ -230,7 +229,7 @@ def test_examples_of_human_eval_are_true_and_compare_what_they_show():
 def test_only_plain_data_is_unpickled(capsys):
     for value in (Bomb(), print, pickle.Unpickler, {1: Bomb()}):
         data = base64.b64encode(zlib.compress(pickle.dumps(value))).decode()
-        with raises(BadField):
+        with pytest.raises(BadField):
             unpack(data, "tests")
     assert capsys.readouterr().out == ""
     cut, room = zlib.compress(pickle.dumps("0" * 100))[:-8], zlib.compress(b"Nr\xff\xff\xff\x7f.")
@@ -254,13 +253,13 @@ def test_files(tmp_path):
     problems = load_code_file(path, licence="MIT")
     assert [p.id for p in problems] == ["s", "c", "k"] and problems[0].metadata["licence"] == "MIT"
     path.write_text(json.dumps(OURS_STDIN) + "\n" + json.dumps({**OURS_CALL, "inputs": "no"}))
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_code_file(path)
     path.write_text(json.dumps(OURS_STDIN) + "\n" + json.dumps(OURS_STDIN))
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_code_file(path)
     path.write_text("")
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_code_file(path)
 
 
@@ -283,7 +282,7 @@ def test_rows_of_real_sets_without_tests_are_left_out_and_counted(name, tmp_path
         with pytest.raises(Untestable):
             code_problem_from_row(row, default_id="x")
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, [good, {**good, field: "{"}])))
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_problems(name, source=tmp_path / "rows.jsonl")
 
 
@@ -293,7 +292,7 @@ def test_real_sets_from_local_files_of_their_schema(name, tmp_path):
     problems = load_problems(name, source=tmp_path / "rows.jsonl")
     assert len(problems) == 1 and problems[0].kind == "code" and problems[0].metadata["source"] == name
     assert "local copy" in problems.revision
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         load_problems(name, split="nowhere")
 
 
@@ -306,10 +305,10 @@ def test_live_code_bench_by_release_and_date(tmp_path):
     assert [p.id for p in late] == ["abc301_a"] and "2024-09-01..2024-09-01" in late.revision
     assert late[0].metadata["contest_date"].startswith("2024-09-01")
     for wrong in ({"release": "v7"}, {"release": "v2", "start": "August"}, {"split": "train"}):
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             live_code_bench(source=tmp_path, **wrong)
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         live_code_bench(source=tmp_path, release="v3")
     (tmp_path / "test.jsonl").write_text(json.dumps({**LCB_STDIN, "contest_date": "09/01/2024"}))
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         live_code_bench(source=tmp_path / "test.jsonl")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from hub_rows import MATHEMATICS as ROWS
-from messages import raises
 from rows import write_rows
 
 from mars_env import load_problems
@@ -70,14 +69,14 @@ def test_metadata_of_math500(tmp_path):
     ],
 )
 def test_bad_rows_are_named(tmp_path, name, row):
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_problems(name, source=write_rows(tmp_path / "bad.jsonl", [row]))
 
 
 def test_splits_of_real_sets(tmp_path):
     path = write_rows(tmp_path / "g.jsonl", ROWS["gsm8k"])
     assert load_problems("gsm8k", source=path, split="train")[0].id == "gsm8k/train/0"
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         load_problems("gsm8k", source=path, split="dev")
 
 
@@ -85,9 +84,9 @@ def test_a_folder_of_several_splits_is_refused(tmp_path):
     for part in ("main/train-00000-of-00001.jsonl", "main/test-00000-of-00001.jsonl"):
         (tmp_path / part).parent.mkdir(exist_ok=True)
         write_rows(tmp_path / part, ROWS["gsm8k"])
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         load_problems("gsm8k", source=tmp_path, split="train")
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         load_problems("gsm8k", source=tmp_path)
     (tmp_path / "main/train-00000-of-00001.jsonl").unlink()
     assert len(load_problems("gsm8k", source=tmp_path)) == 2
@@ -106,7 +105,7 @@ def test_datasets_rows_go_through_the_same_conversion(name, tmp_path, monkeypatc
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     hub_set = MATH_SETS[name]
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_problems(name)
     assert asked == {
         "repo": hub_set.repo,
@@ -129,7 +128,7 @@ def test_no_network_is_one_clear_sentence(monkeypatch, name):
         raise ConnectionError("Couldn't reach the hub\nand a long trace of retries")
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_problems(name)
 
 
@@ -144,7 +143,7 @@ def test_a_missing_library_names_the_extra(tmp_path, monkeypatch, missing):
         return original(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with raises(MissingExtra):
+    with pytest.raises(MissingExtra):
         load_problems("aime25", source=None if missing == "datasets" else path)
 
 

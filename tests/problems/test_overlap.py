@@ -1,8 +1,8 @@
 """Decontamination by runs of words."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError
@@ -56,14 +56,14 @@ def test_what_is_found_is_a_common_run_and_no_common_run_is_missed(one, other, n
 
 
 def test_what_makes_no_sense_is_refused():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         decontaminate(problems("a"), ["a"], n=0)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         decontaminate(problems("a"), "a b c")
 
 
 def test_endless_sets_are_refused():
     endless = load_problems("arithmetic")
     for own, protected in ((problems("a"), endless), (endless, problems("a"))):
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             decontaminate(own, protected)

@@ -1,7 +1,6 @@
 import json
 
 import pytest
-from messages import raises
 from rows import write_rows
 
 from mars_env import load_problems
@@ -59,19 +58,19 @@ def test_a_bad_row_is_named_with_file_line_and_field(tmp_path, change):
     path = write_rows(
         tmp_path / "bad.jsonl", [*GOOD, {key: value for key, value in row.items() if value is not ...}]
     )
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_problems(path)
 
 
 def test_a_bad_parquet_row_is_named_too(tmp_path):
     path = write_rows(tmp_path / "bad.parquet", [*GOOD, {"id": "c", "problem": "?", "answer": ""}])
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_problems(path)
 
 
 def test_duplicate_ids_are_refused_with_both_lines(tmp_path):
     path = write_rows(tmp_path / "twice.jsonl", [*GOOD, {"id": "a", "problem": "else?", "answer": "3"}])
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_problems(path)
 
 
@@ -92,7 +91,7 @@ def test_duplicate_ids_are_refused_with_both_lines(tmp_path):
 def test_unreadable_files(tmp_path, data):
     path = tmp_path / ("broken.parquet" if data.startswith(b"PAR1") else "broken.jsonl")
     path.write_bytes(data)
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_problems(path)
 
 
@@ -126,7 +125,7 @@ def test_what_cannot_be_loaded(tmp_path, name, options, error):
     write_rows(tmp_path / "good.jsonl", GOOD)
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "empty").mkdir()
-    with raises(error):
+    with pytest.raises(error):
         load_problems(tmp_path / name, **options)
 
 

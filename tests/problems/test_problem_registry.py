@@ -1,7 +1,6 @@
 import sys
 
 import pytest
-from messages import raises
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError
@@ -57,12 +56,12 @@ def test_a_module_gives_its_own_set_though_another_has_registered_the_name(modul
     "name", ["{module}:absent", "{module}:wrong", "{module}:returns_a_list", "no_such_module_here:set"]
 )
 def test_what_a_module_cannot_offer(module, name):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         load_problems(name.format(module=module))
 
 
 def test_options_that_a_set_does_not_take_are_named(module):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         load_problems(f"{module}:riddles", colour="red")
 
 
@@ -75,9 +74,9 @@ def test_names_are_unique_and_well_formed(monkeypatch):
     register_problem_set("mine-for-test", mine)
     register_problem_set("mine-for-test", mine)
     assert "mine-for-test" in list_problem_sets()
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         register_problem_set("aime", mine)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         register_problem_set("my set", mine)
 
 
@@ -93,10 +92,10 @@ def test_entry_points_are_found(monkeypatch):
 
 @pytest.mark.parametrize("name", ["amie", "nosuch", ""])
 def test_unknown_names(name):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         load_problems(name)
 
 
 def test_fields_are_for_files():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         load_problems("aime", fields={"problem": "question"})

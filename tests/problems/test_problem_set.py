@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
@@ -42,12 +41,12 @@ def test_a_slice_is_a_set_with_the_same_origin():
     part = small()[3:6]
     assert (part.name, part.revision, part.licence, len(part)) == ("small", "r1", "MIT", 3)
     assert part.by_id("p4").reference == "5"
-    with raises(KeyError):
+    with pytest.raises(KeyError):
         part.by_id("p9")
 
 
 def test_duplicate_ids_are_refused():
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         ProblemSet("two", [Problem("p", "a", "1"), Problem("p", "b", "2")])
 
 
@@ -100,10 +99,10 @@ def test_copies_that_fit_no_part_are_refused():
     twins = ProblemSet("twins", [Problem(f"p{i}", f"What is {i // 2}{' ' * i} + 1?", "1") for i in range(10)])
     first, second = twins.split(0.5, seed=3)
     assert (len(first), len(second)) == (4, 6)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         twins.split((5, 2))
     alike = ProblemSet("alike", [Problem(f"p{i}", "How many?", str(i)) for i in range(10)])
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         alike.split(0.8)
     told = [Problem(f"p{i}", "Ask!", None, "open", {"documents": [str(i)]}) for i in range(10)]
     assert len(ProblemSet("told", told).split(0.8)[0]) == 8
@@ -121,7 +120,7 @@ def test_samples_are_different_problems_and_follow_the_generator():
     assert len(set(ids(drawn))) == 20
     assert drawn == problems.sample(np.random.default_rng(3), 20)
     assert drawn != problems.sample(np.random.default_rng(4), 20)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         problems.sample(np.random.default_rng(0), 51)
 
 
@@ -142,13 +141,13 @@ def test_an_endless_set_is_lazy_and_refuses_to_be_walked_through():
     assert problems[999_999_999].id == "arithmetic/train/0/999999999"
     assert len(problems[5:25]) == 20 and not problems[5:25].endless
     assert problems[5:25].by_id("arithmetic/train/0/5") == problems[5]
-    with raises(KeyError):
+    with pytest.raises(KeyError):
         problems[5:25].by_id("arithmetic/train/0/25")
     assert problems.by_id("arithmetic/train/0/77") == problems[77]
     assert len(problems.sample(np.random.default_rng(0), 4)) == 4
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         problems.filter(level=3)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         problems.split(0.5)
 
 
@@ -174,8 +173,7 @@ def test_content_hashes_tell_sets_apart():
 
 
 def test_content_hashes_tell_how_answers_are_judged():
-    check = {"answer_check": "subset-sum", "numbers": [2, 5, 7], "target": 7}
-    kinds = [{}, {"ordered": True}, {"ordered": False}, check, {**check, "target": 9}]
+    kinds = [{}, {"ordered": True}, {"ordered": False}, {"integer": True}]
     sets = [ProblemSet("m", [Problem("p", "Which?", "2, 5", metadata=metadata)]) for metadata in kinds]
     assert len({problems.content_hash() for problems in sets}) == len(kinds)
     plain = ProblemSet("m", [Problem("p", "Which?", "2, 5", metadata={"level": 3, "target": 7})])

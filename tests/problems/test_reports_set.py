@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from messages import raises
 
 import mars_env
 from mars_env import load_problems
@@ -20,6 +19,8 @@ def test_each_company_has_a_report_of_each_division_and_year(split):
         assert all(len(each) == 1 for each in told) and len({*map(tuple, told)}) == 3 * len(DIVISIONS)
         assert len({year for [(_, year)] in told}) == 3
         assert all(text.startswith(problem.metadata["company"]) for text in documents)
+        others = documents_of(problem, "other_documents")
+        assert len(others) == len(documents) and problem.metadata["company"] not in " ".join(others)
         assert problem.metadata["company"] in problem.statement
         assert (problem.kind, problem.reference, problem.metadata["task"]) == ("open", None, "number")
 
@@ -35,7 +36,8 @@ def test_a_row_with_documents_is_a_cluster_and_is_played(tmp_path):
     """A problem file of documents, as docs/methods.md says; printed rows are such a file, too."""
     path = tmp_path / "clusters.jsonl"
     path.write_text(
-        '{"id": "c", "problem": "Ask.", "documents": ["Profit: 17.", "Loss: 2."], "task": "number"}\n'
+        '{"id": "c", "problem": "Ask.", "documents": ["Profit: 17.", "Loss: 2."], '
+        '"other_documents": ["Profit: 3."], "task": "number"}\n'
     )
     [problem] = load_problems(path)
     assert (problem.id, problem.statement, problem.reference, problem.kind) == ("c", "Ask.", None, "open")
@@ -61,7 +63,7 @@ def test_a_row_with_documents_is_a_cluster_and_is_played(tmp_path):
 def test_a_row_whose_documents_are_none_is_refused_before_it_is_played(tmp_path, rest):
     path = tmp_path / "clusters.jsonl"
     path.write_text(f'{{"id": "c", "problem": "Ask.", {rest}}}\n')
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         mars_env.make("reports-spell", problems=path).reset(seed=0)
 
 

@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 
 import mars_env
 from mars_env import load_problems
@@ -67,7 +66,7 @@ def test_a_generated_set_stays_one_and_its_references_are_checked(tmp_path):
         path.read_text()
         + '{"id": "a", "problem": "?", "answer": "9^(9^(9^9))", "kind": "math", "metadata": {}}\n'
     )
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         mars_env.load_problems(path)
 
 
@@ -75,7 +74,7 @@ def test_a_generated_set_stays_one_and_its_references_are_checked(tmp_path):
 def test_a_bad_description_of_a_set_is_refused(tmp_path, about):
     path = tmp_path / "made.jsonl"
     path.write_text(json.dumps({"format": "mars-env.problems/1", "set": about}) + "\n")
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_problems(path)
 
 
@@ -97,7 +96,7 @@ def test_any_plain_problem_survives_a_line_of_json(statement, reference, metadat
 )
 def test_what_would_be_read_otherwise_is_refused(tmp_path, metadata):
     path = tmp_path / "made.jsonl"
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         write_problems(path, ProblemSet("s", [Problem("p", "?", "1", metadata=metadata)]))
     assert not path.exists()
 
@@ -116,7 +115,7 @@ def test_a_bad_row_is_named(tmp_path, row, why):
     path = tmp_path / "made.jsonl"
     write_problems(path, made()[:1])
     path.write_text(path.read_text() + json.dumps(row) + "\n")
-    with raises(ProblemError):
+    with pytest.raises(ProblemError):
         load_problems(path)
 
 
@@ -133,7 +132,7 @@ async def test_an_unknown_reference_is_never_graded_wrong(tmp_path):
         env.step(text)
         assert env.tree.turns[0].grade is None or env.tree.turns[0].grade.verdict is Verdict.UNKNOWN
         assert env.tree.turns[0].reward is None
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         mars_env.evaluate("arithmetic-solve", problems=problems[:2], agents=lambda o: r"\boxed{7}")
 
 

@@ -3,13 +3,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from messages import raises
 
-from benchmarks.simulator import run_virtual
 from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.models import ScriptedModel
 from mars_env.rollout.segments import SegmentedModel, joined, merged_runs
-from mars_env.rollout.slots import Slots
 from mars_env.seeds import derive_seed
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Completion, Sampling
@@ -88,7 +85,7 @@ async def test_a_context_that_is_full_ends_a_completion():
             assert await model.complete([5], 1, Sampling(max_tokens=100)) == [expected]
     [own] = await model.complete([5], 1, Sampling(max_tokens=20))
     assert own.finish_reason == "length"
-    with raises(ContextError):
+    with pytest.raises(ContextError):
         await model.complete([5], 1, Sampling(max_tokens=100, overflow="refuse"))
 
 
@@ -141,12 +138,12 @@ async def test_it_keeps_the_contract_of_models():
 
 async def test_models_without_token_ids_are_refused_only_where_that_matters():
     model = SegmentedModel(ScriptedModel(["one two three four"]), 3)
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await model.complete("x", 1, Sampling())
     assert (await SegmentedModel(ScriptedModel(["one two"]), 3).complete("x", 1, Sampling()))[0].text
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await SegmentedModel(Automaton(), 3).complete([5], 1, Sampling(stop=("never",)))
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         SegmentedModel(Automaton(), 0)
 
 
@@ -175,12 +172,11 @@ async def test_a_segment_that_fails_cancels_its_siblings():
                 raise ModelError("lost")
             return await super().complete(prompt, n, sampling)
 
-    slots = Slots(2)
-    with raises(ModelError):
-        await SegmentedModel(Fails(), 8, slots=slots).complete([5], 4, Sampling(max_tokens=40))
+    with pytest.raises(ModelError):
+        await SegmentedModel(Fails(), 8).complete([5], 4, Sampling(max_tokens=40))
     for _ in range(5):
         await asyncio.sleep(0)
-    assert (slots.busy, len(asyncio.all_tasks())) == (0, 1)
+    assert len(asyncio.all_tasks()) == 1
 
 
 def test_joined_keeps_what_is_told():
@@ -205,32 +201,6 @@ async def test_hfmodel_is_the_same_in_segments():
         [got] = await SegmentedModel(inner, segment).complete(prompt, 1, sampling)
         assert got.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
         assert replace(got, logprobs=()) == replace(expected, logprobs=())
-
-
-def test_slots_serve_by_priority_and_survive_cancellation():
-    async def run():
-        slots, served = Slots(1), []
-
-        async def use(name, priority):
-            from mars_env.rollout.slots import under
-
-            with under(slots.promise(priority, 1)):
-                async with slots.hold():
-                    served.append(name)
-                    await asyncio.sleep(1)
-
-        tasks = [asyncio.create_task(use(name, p)) for name, p in [("a", 5), ("b", 9), ("c", 1), ("d", 1)]]
-        await asyncio.sleep(0.5)
-        tasks[2].cancel()
-        await asyncio.sleep(0)
-        assert (slots.waiting, slots.under_way) == (2, 3)  # nobody waits behind the cancelled one
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await slots.room()
-        return served, slots.busy, slots.waiting
-
-    assert run_virtual(run()) == (["a", "d", "b"], 0, 0)
-    with raises(ConfigError):
-        Slots(0)
 
 
 @pytest.mark.parametrize("context", [10**6, 20])

@@ -1,5 +1,4 @@
 import asyncio
-import gc
 import json
 import math
 import os
@@ -13,15 +12,14 @@ import pytest
 from full_disk import full_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from messages import raises
-from sums_team import game, script, stored, sums, team, told
+from sums_team import game, script, stored, sums, team
 
 from mars_env import make
 from mars_env.agents import make_agents
 from mars_env.envs import GroupedSettings, grouped, team_outcome
 from mars_env.errors import StoreError
 from mars_env.models import ScriptedModel
-from mars_env.rollout import Job, Store, collect, play, read_run, row_files
+from mars_env.rollout import Job, Store, play, read_run, row_files
 from mars_env.rollout.engine import at_most
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.types import Action, Completion, Grade, Problem, Tree, Turn
@@ -31,41 +29,6 @@ TREE = "sum/0#0"
 CONFIG = {"seed": 1}
 GAME = replace(game(), team_reward=team_outcome, grower=grouped(GroupedSettings(group=3)))
 JOBS = [Job(problem, sample) for sample in range(2) for problem in PROBLEMS]
-
-
-class Killed(BaseException):
-    """Ends the process of a run, as a signal does."""
-
-
-class Mortal(ScriptedModel):
-    """Counts its calls, and ends the process after so many."""
-
-    def __init__(self, lives=10**9):
-        super().__init__(script, ids=True)
-        self.lives, self.calls = lives, 0
-
-    async def complete(self, prompt, n, sampling):
-        self.calls += 1
-        if self.calls > self.lives:
-            raise Killed
-        return await super().complete(prompt, n, sampling)
-
-
-async def run(path, lives=10**9):
-    """Play what the run lacks; the number of calls."""
-    model = Mortal(lives)
-    async for _ in stored(path, GAME, team(model=model), JOBS, PROBLEMS, concurrency=3):
-        pass
-    return model.calls
-
-
-def trees_of(path):
-    return list(map(told, read_run(path).trees))
-
-
-async def expected():
-    trees = map(told, await collect(GAME, team(), JOBS, seed=1))
-    return sorted(trees, key=lambda tree: (tree.problem.id, tree.id))
 
 
 def turn(id="0", text="4", **fields):
@@ -78,48 +41,9 @@ def tree(*turns, final="0", **fields):
     return Tree(TREE, PROBLEMS[0], turns, final, **fields)
 
 
-async def test_what_is_written_is_read_back_exactly(tmp_path):
-    await run(tmp_path)
-    assert trees_of(tmp_path) == await expected()
-    manifest = read_run(tmp_path).manifest
-    assert manifest["config"] == CONFIG and manifest["versions"]["mars-env"]
-    assert await run(tmp_path) == 0
-
-
-@pytest.mark.parametrize("lives", [1, 2, 7, 20, 50])
-async def test_an_interrupted_run_resumes_without_losing_or_repeating_a_turn(tmp_path, lives):
-    with pytest.raises(Killed):
-        await run(tmp_path, lives)
-    before = (tmp_path / "turns.jsonl").read_text()
-    await run(tmp_path)
-    after = (tmp_path / "turns.jsonl").read_text()
-    assert after.startswith(before)
-    ids = [(row["tree"], row["id"]) for row in map(json.loads, after.splitlines())]
-    assert len(set(ids)) == len(ids)
-    assert trees_of(tmp_path) == await expected()
-
-
-@pytest.mark.parametrize("cut", [1, 40, 1000])
-async def test_a_torn_last_line_is_played_again(tmp_path, cut):
-    await run(tmp_path)
-    for name in ("turns.jsonl", "trees.jsonl"):
-        path = tmp_path / name
-        path.write_bytes(path.read_bytes()[:-cut])
-    await run(tmp_path)
-    assert trees_of(tmp_path) == await expected()
-
-
-@pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
-@pytest.mark.parametrize("zeros", [0, 4096])
-async def test_turns_lost_by_a_power_failure_are_noticed_and_played_again(tmp_path, kept, zeros):
-    turns = tmp_path / "turns.jsonl"
-    await run(tmp_path)
-    lines = turns.read_bytes().splitlines(keepends=True)
-    turns.write_bytes(b"".join(lines[: int(kept * len(lines))]) + bytes(zeros))
-    with raises(StoreError):
-        read_run(tmp_path)
-    await run(tmp_path)
-    assert trees_of(tmp_path) == await expected()
+async def run(path):
+    async for _ in stored(path, GAME, team(), JOBS, PROBLEMS, concurrency=3):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -135,9 +59,9 @@ async def test_turns_that_are_not_those_of_a_finished_tree_are_refused(tmp_path,
     await run(tmp_path)
     turns = tmp_path / "turns.jsonl"
     turns.write_bytes(b"".join(change(turns.read_bytes().splitlines(keepends=True))))
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         read_run(tmp_path)
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         Store(tmp_path, CONFIG, PROBLEMS)
 
 
@@ -158,36 +82,12 @@ def test_a_tree_is_on_the_disk_after_its_turns_if_so_set(tmp_path, monkeypatch, 
     assert synced == ["turns.jsonl", "trees.jsonl"] * (sync == "1")
 
 
-def test_an_answer_is_no_turn_that_judges(tmp_path):
-    judging = turn(info={"verdict": "Correct"})
-    with Store(tmp_path, CONFIG, PROBLEMS[:1]) as store:
-        store.write_turns([judging])
-        store.write_tree(tree(judging), {})
-    with raises(StoreError):
-        read_run(tmp_path)
-
-
-async def test_another_configuration_is_refused_with_the_difference(tmp_path):
-    await run(tmp_path)
-    with raises(StoreError):
-        Store(tmp_path, {"seed": 2}, PROBLEMS)
-
-
 def test_a_directory_that_is_no_run_is_refused(tmp_path):
     (tmp_path / "turns.jsonl").write_text("{}\n")
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         Store(tmp_path, CONFIG, PROBLEMS)
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         read_run(tmp_path / "nowhere")
-
-
-async def test_a_broken_row_in_the_middle_is_named(tmp_path):
-    await run(tmp_path)
-    path = tmp_path / "turns.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join([lines[0], "{broken\n", *lines[1:]]))
-    with raises(StoreError):
-        read_run(tmp_path)
 
 
 texts = st.text(st.characters(), max_size=20)  # surrogates included: a model may emit anything
@@ -241,12 +141,12 @@ def test_problems_that_become_known_later_are_kept_and_a_torn_line_is_cut_off(tm
     assert [*read_run(tmp_path).problems.values()] == PROBLEMS[:3]
 
 
-class Fails(Mortal):
+class Fails(ScriptedModel):
     """Fails once, at a call of this number or a later one; answers in an order of its own by chance."""
 
     def __init__(self, at, chance):
-        super().__init__()
-        self.at, self.chance = at, random.Random(chance)
+        super().__init__(script, ids=True)
+        self.at, self.calls, self.chance = at, 0, random.Random(chance)
 
     async def complete(self, prompt, n, sampling):
         for _ in range(self.chance.randrange(5)):
@@ -254,6 +154,7 @@ class Fails(Mortal):
         if 0 < self.at <= self.calls + 1:  # others may have called meanwhile
             self.at = 0
             raise RuntimeError("gone")
+        self.calls += 1
         return await super().complete(prompt, n, sampling)
 
 
@@ -262,7 +163,7 @@ SEARCH = make("arithmetic-tree-search", problems=PROBLEMS[:1], **SETTINGS).game
 
 
 @pytest.mark.parametrize("game", [replace(GAME, team_reward=None), SEARCH], ids=["grouped", "as completed"])
-@pytest.mark.parametrize("chance", range(6))
+@pytest.mark.parametrize("chance", range(3))
 async def test_a_resumed_tree_that_takes_other_branches_is_read_as_it_was_played(tmp_path, game, chance):
     async def played(model):
         agents = make_agents(model, game.rules.possible_agents)
@@ -279,17 +180,6 @@ async def test_a_resumed_tree_that_takes_other_branches_is_read_as_it_was_played
         assert sorted(turn.info["call"] for turn in tree.turns) == list(range(12))
     else:
         assert len(tree.turns) <= 3 + 4 * 2 * 3
-
-
-def test_a_tree_that_grows_on_from_a_turn_left_out_before_can_be_read_meanwhile(tmp_path):
-    with Store(tmp_path, CONFIG, PROBLEMS) as store:
-        store.write_turns([*map(turn, ("0", "1", "1.0", "2"))])
-        store.write_tree(tree(final=None, fault="lost", info={"left_out": ["1", "1.0", "2"]}), {})
-    with Store(tmp_path, CONFIG, PROBLEMS) as store:
-        assert {*store.turns_of(TREE)} == {"0", "1", "1.0", "2"}
-        assert [t.id for t in read_run(tmp_path).trees[0].turns] == ["0"]
-        store.write_turns([turn("1.0.0")])
-        assert [t.id for t in read_run(tmp_path).trees[0].turns] == ["0", "1", "1.0", "1.0.0"]
 
 
 def test_a_run_can_be_read_while_new_problems_and_their_trees_are_written(tmp_path, monkeypatch):
@@ -331,13 +221,13 @@ def test_a_second_writer_of_a_run_is_refused_until_the_first_has_ended(tmp_path)
     writer = [sys.executable, "-c", WRITER, str(tmp_path)]
     with subprocess.Popen(writer, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
         assert first.stdout.readline() == b"open\n"
-        with raises(StoreError):
+        with pytest.raises(StoreError):
             Store(tmp_path, {}, [])
         first.kill()
         first.wait()
     with Store(tmp_path, {}, []) as store:
         assert not store.finished
-        with raises(StoreError):
+        with pytest.raises(StoreError):
             Store(tmp_path / "." / "../" / tmp_path.name, {}, [])  # in this process
     Store(tmp_path, {}, []).close()
 
@@ -351,9 +241,3 @@ def test_a_write_that_fails_leaves_the_files_as_they_were(tmp_path):
         store.write_turns([turn()])
         store.write_tree(tree(turn()), {})
     assert [t.text for t in read_run(tmp_path).trees[0].turns] == ["4"]
-
-
-def test_reading_leaves_the_collector_of_cycles_as_it_was(tmp_path):
-    with pytest.raises(StoreError):
-        read_run(tmp_path)
-    assert gc.isenabled()

@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from messages import raises
 from sandboxes import need
+from waiting import PATIENCE, until
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox import Ended, Job, Limits, Pool
@@ -148,14 +148,10 @@ async def test_all_boxes_of_a_killed_server_are_lost_and_gone(pool):
         os.kill(server_of(pool), signal.SIGKILL)
         return await asyncio.gather(*runs)
 
-    results = await asyncio.wait_for(pool.use(work), 60)
+    results = await asyncio.wait_for(pool.use(work), PATIENCE)
     assert {r.ended for r in results} == {Ended.LOST}
-    for _ in range(600):
-        alive = [e.name for e in Path("/proc").iterdir() if e.name.isdigit() and has_variable(e, token)]
-        if not alive:
-            break
-        await asyncio.sleep(0.05)
-    assert not alive
+    processes = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    await until(lambda: not any(has_variable(process, token) for process in processes))
     assert (await pool.run("print(1)")).stdout == b"1\n"
 
 
@@ -180,7 +176,7 @@ async def test_closing_waits_for_the_work_in_progress(pool):
     running = asyncio.create_task(pool.run("import time; time.sleep(0.5); print(1)"))
     await asyncio.sleep(0.3)
     await pool.aclose()
-    assert running.done() or (await asyncio.wait_for(running, 60)).ok
+    assert running.done() or (await asyncio.wait_for(running, PATIENCE)).ok
     assert running.result().stdout == b"1\n"
 
 
@@ -191,7 +187,7 @@ async def test_a_closed_server_makes_no_box(pool):
         server = await backend.start({})
         await server.close()
         assert server.spent
-        with raises(SandboxError):
+        with pytest.raises(SandboxError):
             await server.box()
 
     await on_service_loop(work())

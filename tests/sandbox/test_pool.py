@@ -1,13 +1,15 @@
 import asyncio
 import os
+import signal
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from command_line import run_python
-from messages import raises
 from sandboxes import descendants, killing, need, need_a_sandbox
+from waiting import PATIENCE, until
 
 from mars_env import sandbox
 from mars_env.errors import ConfigError, SandboxError
@@ -43,15 +45,13 @@ def open_fds():
 async def test_a_burst_queues_and_each_gets_its_own(pool):
     results = await asyncio.gather(*(pool.run("print(int(input()) ** 2)", stdin=str(i)) for i in range(60)))
     assert [int(r.stdout) for r in results] == [i * i for i in range(60)]
-    assert all(r.wall_seconds < 10 for r in results)
 
 
 async def test_waiting_does_not_count_as_running(pool):
     pool = Pool(slots=1)
-    sleep = "import time; time.sleep(0.4)"
-    limits = Limits(cpu_seconds=1, idle_seconds=1.0, wall_seconds=30)
-    results = await asyncio.gather(*(pool.run(sleep, limits=limits) for _ in range(4)))
-    assert {r.ended for r in results} == {Ended.EXITED}
+    began = time.monotonic()
+    results = await asyncio.gather(*(pool.run("import time; time.sleep(0.2)") for _ in range(4)))
+    assert sum(r.wall_seconds for r in results) <= time.monotonic() - began  # they ran one after another
     await pool.aclose()
 
 
@@ -69,16 +69,23 @@ async def test_idle_sandboxes_end_by_themselves(monkeypatch):
     pool = Pool()
     before = set(descendants(os.getpid(), 1))
     await pool.run("print(1)")
-    for _ in range(50):
-        await asyncio.sleep(0.1)
-        if set(descendants(os.getpid(), 1)) <= before:
-            break
-    assert set(descendants(os.getpid(), 1)) <= before
+    await until(lambda: set(descendants(os.getpid(), 1)) <= before)
     await pool.aclose()
 
 
 @pytest.mark.parametrize("name", ["bubblewrap", "landlock"])
-async def test_lost_sandboxes_are_tried_again_and_nothing_hangs(name):
+async def test_a_sandbox_that_is_lost_once_is_tried_again(name):
+    need(name)
+    pool = Pool(name)
+    jobs = [asyncio.create_task(pool.run("import time; time.sleep(0.5); print(1)")) for _ in range(3)]
+    await until(lambda: pool._spawner is not None and pool._spawner._process is not None)
+    os.kill(pool._spawner._process.pid, signal.SIGKILL)
+    assert {result.stdout for result in await asyncio.gather(*jobs)} == {b"1\n"}
+    await pool.aclose()
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "landlock"])
+async def test_whatever_is_killed_no_result_is_wrong_and_nothing_hangs(name):
     need(name)
     pool = Pool(name)
     await pool.run("print(0)")
@@ -86,10 +93,8 @@ async def test_lost_sandboxes_are_tried_again_and_nothing_hangs(name):
     # Not the programs: whose process is killed while its sandbox lives has been KILLED.
     with killing(times=25, every=0.1, depth=3 if name == "bubblewrap" else 2):
         jobs = (pool.run("import time; time.sleep(0.02); print(1)") for _ in range(40))
-        results = await asyncio.wait_for(asyncio.gather(*jobs, return_exceptions=True), 100)
-    good = [r for r in results if isinstance(r, sandbox.Result) and r.stdout == b"1\n"]
-    other = [r for r in results if r not in good]
-    assert len(good) >= 30
+        results = await asyncio.wait_for(asyncio.gather(*jobs, return_exceptions=True), PATIENCE)
+    other = [r for r in results if not (isinstance(r, sandbox.Result) and r.stdout == b"1\n")]
     assert all(isinstance(r, SandboxError) or r.ended in (Ended.LOST, Ended.KILLED) for r in other), other
     assert (await pool.run("print(2)")).stdout == b"2\n"
     await pool.aclose()
@@ -157,7 +162,7 @@ async def test_cancelling_one_leaves_the_others(pool):
     await asyncio.sleep(0.3)
     long.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(long, 60)
+        await asyncio.wait_for(long, PATIENCE)
     assert (await pool.run("print(1)")).stdout == b"1\n"
 
 
@@ -177,20 +182,20 @@ async def test_modules_can_be_imported():
     ],
 )  # fmt: skip
 def test_jobs_that_cannot_be_run(job):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Job(**job)
 
 
 @pytest.mark.parametrize("limits", [{"cpu_seconds": 0}, {"disk_bytes": 1 << 40}])
 def test_limits_that_cannot_hold(limits):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Limits(**limits)
 
 
 async def test_a_job_brings_its_own_input():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await sandbox.run(Job(source="print(1)"), stdin=b"x")
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await sandbox.run(b"print(1)")
 
 

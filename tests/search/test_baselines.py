@@ -36,14 +36,6 @@ def test_a_lost_refinement_is_tried_again_by_the_next_agent():
     ]
 
 
-def test_chains_run_side_by_side():
-    assert play(make("refinement", 5, chains=2), k=8) == [
-        [(None, "a"), (None, "b")],
-        [(0, "b"), (1, "a")],
-        [(2, "a")],
-    ]
-
-
 def parents(scores, samples, keep, calls):
     """The parents of a search by tree of thoughts, wave by wave."""
     search = make("tree-of-thoughts", calls, samples=samples, keep=keep)
@@ -55,11 +47,6 @@ def test_the_best_thoughts_of_each_level_get_children():
     #    level 1       level 2: under 1 and 2   level 3: under 5 and 8, cut by the budget
     assert parents(scores, 4, 2, calls=12) == [[None] * 4, [1] * 4 + [2] * 4]
     assert parents(scores, 4, 2, calls=16)[2] == [5] * 4
-
-
-def test_agents_take_turns_at_every_thought():
-    waves = play(make("tree-of-thoughts", 6, samples=2, keep=2), 9)
-    assert "".join(agent for wave in waves for _, agent in wave) == "ababab"
 
 
 def test_a_level_of_thoughts_does_without_what_is_lost_and_is_tried_again_if_all_is():

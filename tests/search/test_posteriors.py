@@ -36,25 +36,3 @@ def test_the_gaussian_mean_is_the_student_t_of_the_two_step_draw(scores):
     variance = stats.invgamma.rvs(nu / 2, scale=nu * tau_square / 2, size=4000, random_state=1)
     means = np.random.default_rng(2).normal(centre, np.sqrt(variance / kappa))
     assert stats.ks_2samp(draws(prior, scores), means).pvalue > 0.001
-
-
-@pytest.mark.parametrize("prior", [BetaPrior(), GaussianPrior()], ids=["beta", "gaussian"])
-def test_a_number_is_drawn_as_an_array_of_one(prior):
-    alone = prior.draw(np.random.default_rng(5), *sums(SCORES))
-    [in_array] = prior.draw(np.random.default_rng(5), *(np.array([value]) for value in sums(SCORES)))
-    assert alone == pytest.approx(in_array)
-
-
-def test_rounding_does_not_break_the_gaussian():
-    total, squares = sum([0.1] * 1000), sum([0.1 * 0.1] * 1000)
-    assert np.isfinite(GaussianPrior().draw(np.random.default_rng(0), 1000, total, squares))
-
-
-@pytest.mark.parametrize("prior", [BetaPrior(), BetaPrior(a=2.0, b=3.0), GaussianPrior()], ids=repr)
-@pytest.mark.parametrize("sums", [(1, 1.0, 1.0), (7, 2.5, 1.75), (400, 1.0, 0.5)], ids=str)
-def test_the_distribution_function_is_that_of_the_draws(prior, sums):
-    rng = np.random.default_rng(1)
-    draws = prior.draw(rng, *(np.full(4000, each) for each in sums))
-    assert stats.kstest(draws, lambda bar: prior.below(bar, *sums)).pvalue > 1e-3
-    levels = np.array([1e-6, 0.3, 0.999])
-    assert prior.below(prior.quantile(levels, *sums), *sums) == pytest.approx(levels)

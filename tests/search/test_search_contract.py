@@ -1,5 +1,4 @@
 import pytest
-from messages import raises
 
 from mars_env.search import ALGORITHMS, BestOfN, SearchSettings
 from mars_env.testing.search_suite import check_search
@@ -50,5 +49,5 @@ class Dreamer(BestOfN):
 @pytest.mark.parametrize("broken", [Forgetful, Inventive, Dreamer])
 def test_the_contract_finds_what_is_broken(broken, monkeypatch):
     monkeypatch.setitem(ALGORITHMS, "broken", broken)
-    with raises(AssertionError):
+    with pytest.raises(AssertionError):
         check_search(SearchSettings(algorithm="broken", calls=20, stop_at=None))

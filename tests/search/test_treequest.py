@@ -1,10 +1,8 @@
 import random
-import sys
 
 import numpy as np
 import pytest
 from made_by_make import needed
-from messages import raises
 
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.search import Search, SearchSettings
@@ -52,17 +50,6 @@ def test_one_at_a_time_it_grows_its_own_tree(treequest):
         algorithm.tell(state, trial.trial_id, ("", id % 7 / 7))
 
 
-def test_options_reach_it(treequest):
-    settings = SearchSettings(
-        algorithm="treequest:ABMCTSA",
-        options={"dist_type": "beta", "model_selection_strategy": "stack"},
-        calls=5,
-    )
-    search = Search(settings, AGENTS, seed=0)
-    assert search._algorithm._algorithm.prior_config.dist_type == "beta"
-    assert search._algorithm._algorithm.model_selection_strategy == "stack"
-
-
 def global_state():
     return np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002 (TreeQuest draws from it)
 
@@ -78,16 +65,10 @@ def test_the_global_generators_are_put_back(treequest):
 
 
 def test_what_it_does_not_have_is_refused(treequest):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Search(SearchSettings(algorithm="treequest:ABMCTSZ"), AGENTS, seed=0)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Search(SearchSettings(algorithm="treequest:ABMCTSA", options={"colour": 1}), AGENTS, seed=0)
-
-
-def test_without_treequest_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "treequest", None)
-    with raises(MissingExtra):
-        Search(SearchSettings(algorithm="treequest:ABMCTSA"), AGENTS, seed=0)
 
 
 def test_ab_mcts_m_runs_and_resumes_or_says_what_it_needs(treequest):

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 
-from mars_env.search import UCT, Ask, Search, SearchSettings, UCTSettings
+from mars_env.search import UCT, Ask, UCTSettings
 
 RNG = np.random.default_rng(0)
 
@@ -10,16 +10,9 @@ RNG = np.random.default_rng(0)
 def grow(nodes, agents=("a",), **options):
     algorithm = UCT(agents, UCTSettings(**options))
     for id, (parent, agent, score) in enumerate(nodes):
-        algorithm.asked(Ask(id, parent, agents[agent]))
-        algorithm.told(Ask(id, parent, agents[agent]), score)
+        algorithm.add(Ask(id, parent, agents[agent]))
+        algorithm.score(Ask(id, parent, agents[agent]), score)
     return algorithm
-
-
-def test_every_agent_gets_its_children_before_the_search_goes_down():
-    search = Search(SearchSettings(algorithm="uct", calls=6, stop_at=None), ("a", "b", "c"), seed=0)
-    while asks := search.ask(1):
-        search.tell(asks[0].id, 0.5)
-    assert [(ask.parent, ask.agent) for ask in search.asks] == [(None, agent) for agent in "abcabc"]
 
 
 def test_it_goes_into_the_child_with_the_highest_upper_bound():
@@ -36,30 +29,14 @@ def test_it_goes_into_the_child_with_the_highest_upper_bound():
     assert grow(brighter, exploration=exploration).choose(RNG) == (2, "a")
 
 
-def test_without_exploration_it_is_greedy_and_with_much_it_is_even():
-    def visited(exploration):
-        algorithm = grow([(None, 0, 0.6), (None, 0, 0.5)], exploration=exploration)
-        parents = []
-        for id in range(2, 60):
-            parent, agent = algorithm.choose(RNG)
-            algorithm.asked(Ask(id, parent, agent))
-            algorithm.told(Ask(id, parent, agent), 0.55)
-            parents.append(parent)
-        return [node.visits for node in algorithm._root.children]
-
-    assert visited(0.0)[1] == 1
-    even = visited(100.0)
-    assert abs(even[0] - even[1]) <= 2
-
-
 def test_pending_nodes_send_the_next_ask_elsewhere_and_a_full_tree_waits():
     algorithm = grow([(None, 0, 0.9), (None, 0, 0.1)])
     chosen = []
     while (choice := algorithm.choose(RNG)) is not None:
-        algorithm.asked(Ask(2 + len(chosen), *choice))
+        algorithm.add(Ask(2 + len(chosen), *choice))
         chosen.append(choice[0])
     assert sorted(chosen) == [0, 0, 1, 1]  # both children are filled; then all there is to expand is pending
-    algorithm.lost(Ask(2 + chosen.index(1), 1, "a"))
+    algorithm.drop(Ask(2 + chosen.index(1), 1, "a"))
     assert algorithm.choose(RNG) == (1, "a")
 
 
@@ -68,5 +45,5 @@ def test_a_chain_of_a_thousand_nodes_is_no_trouble():
     for id in range(1500):
         parent, agent = algorithm.choose(RNG)
         assert parent == (id - 1 if id else None)
-        algorithm.asked(Ask(id, parent, agent))
-        algorithm.told(Ask(id, parent, agent), 0.5)
+        algorithm.add(Ask(id, parent, agent))
+        algorithm.score(Ask(id, parent, agent), 0.5)

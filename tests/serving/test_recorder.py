@@ -9,7 +9,6 @@ import aiohttp
 import pytest
 from command_line import run_cli
 from exact_engine import Engine
-from messages import raises
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.grading import grader_for
@@ -100,7 +99,7 @@ async def test_agents_and_trees_are_named_three_ways(tmp_path):
             await say(who, user("b"), extra_headers={"X-Mars-Agent": "verifier_0", "X-Mars-Tree": "aime/3#0"})
             await say(who, user("c"), model="qwen3@corrector_0")
             await say(who, user("d"))
-            with raises(openai.BadRequestError):
+            with pytest.raises(openai.BadRequestError):
                 await say(who, user("d"), extra_headers={"X-Mars-Agent": "a b"})
     turns = sorted(by_answer(tmp_path).values(), key=lambda turn: turn.info["number"])
     assert [turn.agent for turn in turns] == ["solver_0", "verifier_0", "corrector_0", "agent_0"]
@@ -165,22 +164,19 @@ async def test_errors_of_the_engine_are_passed_on_counted_and_not_stored(tmp_pat
         recorder = Recorder(engine.url, tmp_path, api_key_env="ENGINE_KEY")
         async with recorder, client(recorder, "sk-own") as who:
             engine.fail = (429, {"error": {"message": "slow down, sk-secret-12345678", "code": 429}})
-            with raises(openai.RateLimitError) as caught:
+            with pytest.raises(openai.RateLimitError) as caught:
                 await say(who, user("q"))
             assert caught.value.response.headers["Retry-After"] == "3"
             with pytest.raises(openai.RateLimitError):
                 await streamed(who, user("q"))
             engine.fail = None
-            engine.breaks = True
-            with pytest.raises((openai.APIConnectionError, httpx.HTTPError)):
-                await streamed(who, user("q"))
             engine.reply = {"content": 5}
             await say(who, user("q"))
-            assert recorder.counts == {"status 429": 2, "cut off": 1, "unreadable": 1}
+            assert recorder.counts == {"status 429": 2, "unreadable": 1}
         assert engine.requests[0][1]["Authorization"] == "Bearer sk-secret-12345678"
     assert read_run(tmp_path).trees == ()
     async with Recorder("http://127.0.0.1:9/v1", tmp_path / "b") as recorder, client(recorder) as who:
-        with raises(openai.InternalServerError):
+        with pytest.raises(openai.InternalServerError):
             await say(who, user("q"))
         assert recorder.counts == {"unreachable": 1}
 
@@ -223,24 +219,20 @@ async def test_a_compressed_request_is_passed_on_as_it_is_read(tmp_path):
     assert "Content-Encoding" not in engine.requests[0][1] and len(by_answer(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("streams", [False, True])
-async def test_a_program_that_goes_away_leaves_no_turn(tmp_path, streams):
+async def test_a_program_that_goes_away_leaves_no_turn(tmp_path):
     async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
-        engine.delay = 0.2
-        engine.reply = {"content": "long " * 40}
-        if streams:
-            stream = await who.chat.completions.create(model="m", messages=[user("q")], stream=True)
-            async for _ in stream:
-                break
-            await stream.close()
-        else:
-            with pytest.raises(openai.APITimeoutError):
-                await say(who, user("q"), timeout=0.1)
-        for _ in range(100):
-            if recorder.counts:
-                break
-            await asyncio.sleep(0.1)
-        assert recorder.counts["abandoned"] + recorder.counts["cut off"] == 1
+        engine.gate = asyncio.Event()
+        call = asyncio.create_task(say(who, user("q")))
+        while not engine.requests:
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        [connection] = recorder._server._runner.server.connections
+        while connection.transport is not None:
+            await asyncio.sleep(0)
+        engine.gate.set()
+    assert recorder.counts == {"abandoned": 1}
     assert by_answer(tmp_path) == {}
 
 
@@ -265,7 +257,7 @@ OTHER = "the program asks for another distribution"
         ((), {"temperature": 0.5}, "the log-probabilities are of raw logits"),
         ((), {"top_p": 0.9}, OTHER),
         ((), {"presence_penalty": 1.0}, OTHER),
-        ((), {"response_format": {"type": "json_object"}}, OTHER),
+        ((), {"response_format": {"type": "parse_json_object"}}, OTHER),
     ],
 )
 async def test_why_a_turn_cannot_be_trained_on_is_told_at_the_first(tmp_path, lacks, settings, why, caplog):
@@ -303,9 +295,9 @@ async def test_rewards_by_id_by_function_and_by_a_grader(tmp_path):
     assert [(tree.final, tree.turns[0].reward) for tree in run.trees] == [("0", 1.0), ("0", 0.0)]
     samples = turn_samples(groups_of(run.trees), TrainConfig(advantage="mean_centred"))
     assert [(sample.role, sample.advantage) for sample in samples] == [("solver", 0.5), ("solver", -0.5)]
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         attach_rewards(tmp_path, {"nothing": 1.0})
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         attach_rewards(tmp_path, {ids[0]: float("nan")})
 
 
@@ -373,9 +365,9 @@ async def test_a_killed_recorder_loses_nothing_that_a_program_has_seen(tmp_path)
 
 def test_a_run_of_another_engine_is_not_continued(tmp_path):
     Recorder("http://a/v1", tmp_path)._recording.close()
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         Recorder("http://b/v1", tmp_path)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Recorder("http://user:word@a/v1", tmp_path / "b")
 
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 from command_line import run_cli, said
-from messages import raises
 
 import mars_env
 from mars_env.agents import Verifier, make_agents
@@ -27,7 +26,7 @@ def test_a_question_is_played_and_nothing_is_graded(tmp_path):
     [stored] = read_run(tmp_path).trees
     assert stored == solution.tree
     assert mars_env.solve("What is 2 + 2?", agents=TEAM, out=tmp_path).tree.turns == stored.turns
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         mars_env.solve("What is 3 + 3?", agents=TEAM, out=tmp_path)
 
 
@@ -43,7 +42,7 @@ def test_another_prompt_is_another_run(tmp_path):
         lambda: mars_env.solve("What is 2 + 2?", agents=other, out=tmp_path / "asked"),
         lambda: TeamServer(Answerer("solve-verify-correct", other), out=tmp_path / "served"),
     ):
-        with raises(StoreError):
+        with pytest.raises(StoreError):
             again()
 
 
@@ -60,16 +59,11 @@ def test_the_confidence_is_the_record_of_the_answer_alone():
     assert solution.grounds == "1 of 2 verdicts accept it"
 
 
-RIDE = "Anna rides 50 km in two hours. What is Anna's speed in km/h?"
-
-
 @pytest.mark.parametrize(
     ("statement", "texts", "answer", "confidence", "grounds"),
     [
         ("2 + 2?", [r"\boxed{4}", r"\boxed{5}", r"\boxed{4}"], "4", 2 / 3, "2 of 3 nodes give this answer"),
         ("2 + 2?", ["I do not know, sorry."] * 3, None, 0.0, "no answer can be read in it"),
-        # the question says what is asked for
-        (RIDE, ["Anna's speed was 25 km/h."] * 2, r"25\text{ km/h}", 1.0, "2 of 2 nodes give this answer"),
     ],
 )
 def test_a_search_is_as_sure_as_its_votes(statement, texts, answer, confidence, grounds):
@@ -96,7 +90,7 @@ def test_public_tests_are_shown_and_never_a_grade():
     solution = mars_env.solve("1?", agents=lambda seen: two, env_id="tree-search", tests=asked, nodes=1)
     assert solution.answer == "def f(): return 1\n"
     for unreadable in [{"input": "a"}], "assert f() == 1", "abc", 5:
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             make_question("Echo.", tests=unreadable)
 
 
@@ -117,7 +111,7 @@ def test_a_team_that_fails_gives_no_answer():
     def lost(seen):
         raise RuntimeError("the model is lost")
 
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         mars_env.solve("2 + 2?", agents=lost)
 
 
@@ -127,11 +121,19 @@ def test_the_limit_of_a_turn_is_the_specs_unless_another_is_given():
     assert Answerer(spec, ONE, turn_timeout=5.0).game.turn_timeout == 5.0
 
 
-def test_bare_rules_of_an_own_module_play_a_question(tmp_path, monkeypatch):
-    rules = "from mars_env.envs import Solve, register_rules\nregister_rules('own-solve', Solve)\n"
-    (tmp_path / "own_game.py").write_text(rules)
+OWN_GAME = """
+from mars_env import ask, game
+@game(max_turns=1, roles={"solver": "mars_env.agents:Solver"})
+def own_solve(problem):
+    return (yield ask("solver", problem=problem.statement))
+"""
+
+
+def test_a_game_of_an_own_module_play_a_question(tmp_path, monkeypatch):
+    (tmp_path / "own_game.py").write_text(OWN_GAME)
     monkeypatch.syspath_prepend(tmp_path)
-    assert mars_env.solve("2 + 2?", env_id="own_game:own-solve", agents=TEAM.partition(",")[0]).answer == "4"
+    for name in ("own_game:own-solve", "own_game:own_solve"):
+        assert mars_env.solve("2 + 2?", env_id=name, agents=TEAM.partition(",")[0]).answer == "4"
 
 
 def test_the_command_answers_and_tells_of_its_turns(tmp_path):
@@ -165,5 +167,5 @@ def test_a_person_plays_a_role():
 
 
 def test_servers_are_asked_before_a_question_is_played():
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         mars_env.solve("What is 2 + 2?", agents="http://127.0.0.1:9/v1#x?attempts=1")

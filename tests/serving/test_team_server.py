@@ -13,8 +13,7 @@ import time
 import aiohttp
 import openai_server
 import pytest
-from command_line import command, run_cli
-from messages import raises
+from command_line import command
 
 from mars_env.agents import Solver
 from mars_env.errors import ModelError
@@ -136,7 +135,7 @@ async def test_a_repeated_request_is_answered_from_the_store_and_reads_no_other_
 )
 async def test_what_a_team_cannot_do_is_refused(messages, options):
     async with serving() as server, client(server) as who:
-        with raises(openai.NotFoundError if "model" in options else openai.BadRequestError):
+        with pytest.raises(openai.NotFoundError if "model" in options else openai.BadRequestError):
             await ask(who, *messages, **options)
 
 
@@ -159,31 +158,60 @@ async def test_a_conversation_is_one_question():
     ]
 
 
+async def test_a_conversation_may_hold_calls_of_tools():
+    seen = []
+
+    def noted(observation):
+        seen.append(observation["problem"])
+        return "Correctness: Correct \\boxed{9}"
+
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
+    said = [
+        QUESTION,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "4"},
+        {"role": "user", "content": "So?"},
+    ]
+    async with serving(noted) as server, client(server) as who:
+        await ask(who, *said)
+        with pytest.raises(openai.BadRequestError):
+            await ask(who, QUESTION, {"role": "assistant", "content": 7, "tool_calls": [call]}, said[-1])
+    assert '{"name": "add", "arguments": {"a": 2}}' in seen[0] and "Tool: 4" in seen[0]
+
+
 async def test_keys_are_asked_for():
     async with serving(keys=["first", "second"]) as server:
         async with client(server, "second") as who:
             assert (await ask(who)).choices
         async with client(server, "third") as who:
-            with raises(openai.AuthenticationError):
+            with pytest.raises(openai.AuthenticationError):
                 await ask(who)
         async with aiohttp.ClientSession() as session:
             root = server.url.removesuffix("/v1")
-            for path, status in (("/health", 200), ("/metrics", 401), ("/v1/models", 401)):
+            for path, status in (("/health", 200), ("/v1/models", 401)):
                 async with session.get(root + path) as answer:
                     assert answer.status == status
-            async with session.get(root + "/metrics", headers={"Authorization": "Bearer first"}) as answer:
-                assert 'mars_env_trees{of="finished"} 1.0' in await answer.text()
+        assert server.counters.snapshot().episodes == 1
 
 
 async def test_too_many_questions_are_sent_away():
-    slow = ScriptedModel(["\\boxed{4}"], latency=0.2)
-    async with serving(slow, "solve", concurrency=1, waiting=1) as server, client(server) as who:
-        answers = await asyncio.gather(*(ask(who, model="solve") for _ in range(3)), return_exceptions=True)
-        with raises(openai.BadRequestError):  # waiting would not help
+    gate = asyncio.Event()
+
+    async def patient(observation):
+        await gate.wait()
+        return "\\boxed{4}"
+
+    async with serving(patient, "solve", concurrency=1, waiting=1) as server, client(server) as who:
+        first = [asyncio.create_task(ask(who, model="solve")) for _ in range(2)]
+        while server._expected < 2:
+            await asyncio.sleep(0)
+        with pytest.raises(openai.RateLimitError) as refused:
+            await ask(who, model="solve")
+        with pytest.raises(openai.BadRequestError):  # waiting would not help
             await ask(who, model="solve", n=3)
-    refused = [answer for answer in answers if isinstance(answer, openai.RateLimitError)]
-    assert len(refused) == 1
-    assert refused[0].response.headers["retry-after"] == "5"
+        gate.set()
+        assert all(answer.choices for answer in await asyncio.gather(*first))
+    assert refused.value.response.headers["retry-after"] == "5"
 
 
 async def test_a_fault_is_no_answer_and_the_next_request_continues(tmp_path):
@@ -202,7 +230,7 @@ async def test_a_fault_is_no_answer_and_the_next_request_continues(tmp_path):
 
     team = {"solver": solver, "verifier": verifier, "corrector": lambda seen: ""}
     async with serving(team, out=tmp_path) as server, client(server) as who:
-        with raises(openai.InternalServerError):
+        with pytest.raises(openai.InternalServerError):
             await ask(who)
         stream = await ask(who, stream=True)
         async for _ in stream:
@@ -223,12 +251,12 @@ async def test_a_search_without_an_answer_says_so_again(tmp_path):
 
     options = {"agents": Filtered(), "env_id": "tree-search", "rules": {"nodes": 2}, "out": tmp_path}
     for _ in range(2):
-        async with serving(**options) as server, client(server) as who, asyncio.timeout(20):
+        async with serving(**options) as server, client(server) as who, asyncio.timeout(300):
             for _ in range(2):
-                with raises(openai.InternalServerError):
+                with pytest.raises(openai.InternalServerError):
                     await ask(who, model="tree-search", seed=3)
     assert len(calls) == 2
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         Answerer("tree-search", Filtered()).solution(read_run(tmp_path).trees[0])
 
 
@@ -239,7 +267,7 @@ async def test_a_search_with_public_tests_answers_programs():
     tests = [{"input": "ab", "output": "ba"}]
     async with serving(coder, "tree-search", "code", {"nodes": 3}) as server, client(server) as who:
         answer = await ask(who, model="tree-search", extra={"mars_env": {"tests": tests}})
-        with raises(openai.BadRequestError):
+        with pytest.raises(openai.BadRequestError):
             await ask(who, model="tree-search")
     [told] = answer.model_extra["mars_env"]
     assert told["confidence"] == 1.0
@@ -253,29 +281,6 @@ def started(*arguments):
     said = process.stdout.readline()
     assert said.startswith("serving "), said
     return process, said.split(" at ")[1].split(";")[0]
-
-
-def test_mars_env_evaluate_plays_a_team_as_one_agent(tmp_path):
-    """64 episodes at once; what the evaluation counts is what the team's turns cost."""
-    with openai_server.Server(delay=0.002) as engine:
-        process, url = started(
-            *["serve", "arithmetic-solve-verify-correct", "--agents", f"{engine.url}#tiny"],
-            *["--port", 0, "--out", tmp_path / "served", "--name", "team"],
-        )
-        try:
-            run_cli(
-                *["evaluate", "arithmetic-solve", "--agents", f"{url}#team", "--limit", 16, "--n", 4],
-                *["--concurrency", 64, "--out", tmp_path / "run"],
-            )
-        finally:
-            process.send_signal(signal.SIGTERM)
-            rest, _ = process.communicate(timeout=30)
-    assert "served: 64 answers" in rest
-    assert process.returncode == 0
-    outer, served = read_run(tmp_path / "run").trees, read_run(tmp_path / "served").trees
-    assert len(outer) == len(served) == 64
-    assert tokens_of(outer) == tokens_of(served) == (engine.completion_tokens, engine.prompt_tokens)
-    assert all(turn.grade is None for tree in served for turn in tree.turns)
 
 
 class Stuck:
@@ -316,7 +321,7 @@ async def test_a_client_that_leaves_is_no_error_of_the_server(caplog, stream):
                 await asyncio.sleep(0.01)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             while server._expected:
                 await asyncio.sleep(0.01)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
@@ -333,29 +338,29 @@ async def test_an_answer_that_an_agents_own_limit_cut_off_is_cut_by_no_context()
 
 def test_a_killed_server_loses_nothing_that_was_stored(tmp_path):
     """SIGKILL in the middle of a question; started again, the question goes on where it stopped."""
-    with openai_server.Server(delay=0.1) as engine:
+    with openai_server.Server(most=2) as engine:
         arguments = ["serve", "solve-verify-correct", "--agents", f"{engine.url}#tiny", "--out", tmp_path]
         arguments += ["--port", 0, "--set", "rounds=2", "--set", "accept_after=3"]
         process, url = started(*arguments)
         asking = [sys.executable, "-c", ASK, url]
         asker = subprocess.Popen(asking, stdout=subprocess.PIPE, text=True)
-        turns, until = tmp_path / "turns.jsonl", time.monotonic() + 60
-        while turns.read_bytes().count(b"\n") < 2 and time.monotonic() < until:
+        turns = tmp_path / "turns.jsonl"
+        while turns.read_bytes().count(b"\n") < 2:
             time.sleep(0.01)
         process.kill()
-        process.communicate(timeout=30)
-        assert asker.communicate(timeout=60)[0] == "gone\n"
+        process.communicate()
+        assert asker.communicate()[0] == "gone\n"
         before = [json.loads(line) for line in turns.read_text().splitlines()]
-        calls = engine.calls
+        calls, engine.most = engine.calls, None
         process, url = started(*arguments)
         try:
-            done = subprocess.run([*asking[:-1], url], capture_output=True, text=True, timeout=60)
+            done = subprocess.run([*asking[:-1], url], capture_output=True, text=True)
             assert done.stdout == "answered\n", done.stderr
         finally:
             os.kill(process.pid, signal.SIGTERM)
-            process.communicate(timeout=30)
+            process.communicate()
         after = [json.loads(line) for line in turns.read_text().splitlines()]
-    assert len(before) >= 2
+    assert len(before) == 2
     assert after[: len(before)] == before
     [tree] = read_run(tmp_path).trees
     assert len(tree.turns) == len(after) <= calls + engine.calls

@@ -1,9 +1,11 @@
 """Claims: what an interval over seeds shows, by hand."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from studies.common.claims import Claim, claims_table, judge
-from studies.common.ledger import LedgerRow, SeedEstimate
+from studies.common.claims import holm, judge, p_value
+from studies.common.ledger import SeedEstimate
 
 
 def estimate(low, high):
@@ -28,23 +30,21 @@ def test_a_claim_holds_only_if_its_whole_interval_says_so(low, high, above, not_
     assert judge(estimate(low, high), above=False) == not_above
 
 
-def row(arm, seed, **figures):
-    return LedgerRow(arm=arm, seed=seed, settings="s", seconds=1, figures=figures)
+def test_p_values_are_two_sided_and_corrected_by_holm():
+    assert (
+        p_value([1.0, 2.0, 3.0])
+        == pytest.approx(p_value([-1.0, -2.0, -3.0]))
+        == pytest.approx(0.07418, abs=1e-5)
+    )
+    assert p_value([0.5]) == p_value([0.1, 0.1, 0.1]) == 1.0
 
 
-def test_the_table_shows_each_seed_so_that_one_outlier_is_seen():
-    rows = [row("all", s, system=x, solver=0.4) for s, x in enumerate((0.80, 0.81, 0.82))]
-    rows += [row("part", s, system=x) for s, x in enumerate((0.79, 0.81, 0.50))]
-    claims = [
-        Claim("joint above part", "all", "system", "part"),
-        Claim("joint adds nothing to part", "all", "system", "part", above=False),
-        Claim("System above Solver", "all", "system", "all", "solver"),
-        Claim("above an arm that was not run", "all", "system", "absent"),
-    ]
-    assert claims_table(rows, claims).splitlines() == [
-        "| claim | difference |  | seed by seed |",
-        "|---|---|---|---|",
-        "| joint above part | +11.0 [-34.2, +56.2] | not shown | +1.0, +0.0, +32.0 |",
-        "| joint adds nothing to part | +11.0 [-34.2, +56.2] | not shown | +1.0, +0.0, +32.0 |",
-        "| System above Solver | +41.0 [+38.5, +43.5] | holds | +40.0, +41.0, +42.0 |",
-    ]
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_lies_between_no_correction_and_bonferronis_and_keeps_the_order(p_values):
+    corrected = holm(p_values)
+    assert all(
+        p <= c <= min(1.0, len(p_values) * p) + 1e-12 for p, c in zip(p_values, corrected, strict=True)
+    )
+    assert corrected[p_values.index(min(p_values))] == pytest.approx(min(1.0, len(p_values) * min(p_values)))
+    pairs = sorted(zip(p_values, corrected, strict=True))
+    assert [c for _, c in pairs] == sorted(corrected)

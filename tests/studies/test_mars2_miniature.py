@@ -2,54 +2,25 @@
 
 import asyncio
 import random
-from dataclasses import replace
 
 import pytest
 from sandboxes import need_a_sandbox
 from turns import turn
 
-import mars_env
-import studies.mars2.study as study
-from mars_env import load_problems
-from mars_env.envs.selection import Highest
-from mars_env.envs.tree_search import T_PLUS
-from mars_env.evaluation.provenance import provenance
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.types import Action, Completion, Grade, Problem, Tree, Verdict
-from studies.common.study import Run
+from mars_env.types import Completion, Grade, Problem, Tree, Verdict
+from studies.common.nibbles import nibbles_problems
 from studies.mars2 import protocol
 from studies.mars2.experiment import (
-    ARMS,
-    CHOICES,
-    REWARD_MODEL,
-    TrainedTeam,
-    choices_left,
-    chosen_by,
-    diversity,
-    evaluate_team,
-    evaluation_game,
-    held_out,
     right_diversity,
-    training_game,
 )
 from studies.mars2.grader import NibbleGrader
 from studies.mars2.protocol import Pair
-from studies.mars2.recipe import RECIPE, Mars2Recipe
-from studies.mars2.warm_start import WarmStart, coder_tokenizer
-
-TINY = Mars2Recipe(
-    warm_start=WarmStart(shape=(32, 64, 1), updates=25, rows=48),
-    steps=2,
-    problems_per_step=4,
-    problems=6,
-    tokens=24,
-    cuts=(8,),
-    diversity_nodes=4,
-)
+from studies.mars2.warm_start import coder_tokenizer
 
 
 def pairs():
-    return load_problems("nibbles", registers=2, level=(1, 3), seed=5, split="test")
+    return nibbles_problems(level=(1, 3), seed=5, split="test")
 
 
 def test_a_prompt_is_one_token_a_piece_and_a_program_goes_there_and_back():
@@ -130,29 +101,6 @@ def test_it_grades_as_the_sandbox_does(options):
     assert seen == {Verdict.CORRECT, Verdict.WRONG}
 
 
-def test_every_arm_gives_each_model_the_same_nodes_but_the_control_that_has_twice_as_many():
-    for arm in (arm for arm in ARMS if arm.trained):
-        game = training_game(arm, RECIPE)
-        nodes = game.rules.settings.nodes / len(arm.models)
-        assert nodes == (16 if arm.name == "homogeneous x2" else 8)
-        assert len(game.rules.possible_agents) == (1 if arm.stage == "single" else 2)
-        assert game.visibility.sees == "grade" and not game.rules.settings.early_stop
-    assert evaluation_game(RECIPE.searched(), 2).visibility.sees == "grader"
-
-
-class Scripted:
-    """Knows the public outputs' program: the reference solution, by the statement."""
-
-    policy = "script"
-
-    def __init__(self):
-        self._solutions = {p.statement: p.reference["solutions"][0] for p in held_out(0, TINY)}
-
-    async def act(self, observation, n, seed):
-        text = self._solutions[observation["problem"]] if seed % 3 == 0 else Pair(("inc",), ()).program
-        return [Action(text, (Completion(text, token_ids=(1,) * 4, completion_tokens=4),)) for _ in range(n)]
-
-
 RIGHT, WRONG = Grade.correct(), Grade.wrong("no")
 
 
@@ -163,71 +111,6 @@ def searched(*nodes):
         found = {"grade": grade, "search_score": score, "info": {"call": i}}
         turns.append(turn(str(i), None, Completion(text), agent=agent, tree="p#0", **found))
     return Tree("p#0", Problem("p", "?", None, "code"), tuple(turns))
-
-
-def test_diversity_counts_functions_texts_and_agents():
-    right = Pair(("xor5",), ("inc",)).program
-    same = Pair(("xor10", "xor10", "xor5"), ("inc",)).program
-    wrong = Pair(("inc",), ()).program
-    programs = [(right, RIGHT), (same, RIGHT), (wrong, WRONG), (wrong, WRONG)]
-    two = searched(*((text, f"coder_{i % 2}", grade, 0.0) for i, (text, grade) in enumerate(programs)))
-    assert diversity([two], nodes=4) == {
-        "pass@1": 0.5, "distinct": 0.5, "distinct_right": 2.0, "different": 0.5, "disagree": 0.5,
-    }  # fmt: skip
-    found = diversity([searched(*((text, "coder_0", grade, 0.0) for text, grade in programs))], nodes=4)
-    assert found["different"] == pytest.approx(4 / 6) and found["disagree"] == pytest.approx(4 / 6)
-
-
-def test_the_choices_choose_among_what_passes_best():
-    long, short = Pair(("xor5", "inc"), ("inc",)), Pair(("inc",), ("inc",))
-    scored = (Pair((), ()), 0.5), (long, 1.0), (short, 1.0), (long, 1.0)
-    tree = replace(searched(*((pair.program, "coder_0", None, score) for pair, score in scored)), final="1")
-    for name, final in (("vote", "1"), ("shortest", "2")):
-        (chosen,) = asyncio.run(chosen_by(CHOICES[name], [tree]))
-        assert chosen.final == final
-
-
-def test_t_plus_is_the_preset_that_users_run():
-    """What the study sets is said here and on its page; the rest is the preset's."""
-    studied = RECIPE.t_plus(REWARD_MODEL)
-    own = {"nodes": 384, "tokens": 96, "wave": 2, "score": "fraction", "reward_model": REWARD_MODEL}
-    assert studied == T_PLUS.model_copy(update=own)
-    users = mars_env.make("nibbles-tree-search", schedule="t-plus", agents=2, **own).game
-    game = evaluation_game(studied, 2)
-    assert game.rules.possible_agents == users.rules.possible_agents
-    assert game.rules.settings.model_copy(update={"search_grader": None}) == users.rules.settings
-    assert (
-        isinstance(game.visibility.selection, Highest)
-        and game.visibility.selection == users.visibility.selection
-    )
-    assert users.visibility.sees == "public"  # which `NibbleGrader` judges as the sandbox does
-
-
-def test_the_study_runs_t_plus_with_its_own_final_choice():
-    agents = {"coder_0": Scripted(), "coder_1": Scripted()}
-    found = asyncio.run(evaluate_team(TrainedTeam(agents), 0, TINY))
-    for name in ("t-plus", "depth", "preset", "search", "no-feedback"):
-        assert found[f"{name}_nodes"] > 1 and found[f"{name}_tokens"] >= TINY.tokens
-    assert found["t-plus_nodes"] == found["depth_nodes"]  # the same searches, another final choice
-    assert found["t-plus_solved"] == found["t-plus stopped_solved"] > 0
-    assert found["t-plus_one candidate"] <= found["t-plus stopped_one candidate"]
-
-
-def test_a_search_that_stops_early_leaves_fewer_candidates():
-    one, other = Pair(("inc",), ("inc",)), Pair(("inc", "xor5", "xor5"), ("inc",))
-
-    def tree(*passing):
-        return searched(*((pair.program, "coder_0", None, score) for pair, score in passing))
-
-    trees = [
-        tree((one, 0.5), (one, 1.0), (other, 0.5), (other, 1.0)),  # a second one in the next wave of 2
-        tree((one, 1.0), (other, 1.0)),  # two in one wave
-        tree((one, 1.0), (one, 1.0), (one, 1.0)),  # the same again and again
-        tree((one, 0.5), (other, 0.75)),  # none
-    ]
-    assert choices_left(trees) == {"solved": 0.75, "one candidate": pytest.approx(1 / 3)}
-    assert choices_left(trees, wave=2) == {"solved": 0.75, "one candidate": pytest.approx(2 / 3)}
-    assert choices_left(trees[3:]) == {"solved": 0.0}
 
 
 def fresh_programs(*programs):
@@ -253,23 +136,3 @@ def test_diversity_of_right_programs_counts_no_wrong_ones():
     both = right_diversity([several, hopeless], 4)
     assert both["solved"] == both["right_pairs"] == 0.5 and both["different_right"] == 0.5
     assert right_diversity([several], 2)["different_right"] == 0.0  # of the first two programs alone
-
-
-def test_a_small_seed_of_the_study_from_warm_start_to_page(tmp_path):
-    origin = provenance()
-    run = Run(0, TINY, tmp_path)
-    rows = [row for arm in ARMS for row in study.STUDY.made([arm.name], run, origin, None)]
-    by_name = {row.arm: row for row in rows}
-    sampled = {name: row.figures["sampled"] for name, row in by_name.items()}
-    assert sampled["single"] == sampled["homogeneous"] == 2 * 4 * 8
-    assert sampled["heterogeneous"] == sampled["equal pair"] == sampled["homogeneous x2"] == 2 * 4 * 16
-    assert sampled["untrained"] == 0 and by_name["untrained"].detail["trained"] == {}
-    for row in rows:
-        assert all(row.figures[f"{name}_tokens"] >= TINY.tokens for name in ("best-of-n", "search"))
-        assert row.figures["best-of-n_depth"] == 1.0 and row.figures["refinement_depth"] > 2
-        assert row.figures["search_pass@1 at 8"] <= row.figures["search_pass@n"]
-        assert (row.commit, row.versions) == (origin.commit, origin.versions)
-        assert row.figures["search_pass@1"] <= row.figures["search_pass@n"]
-    more = [row.model_copy(update={"seed": 1}) for row in rows]
-    page = study.STUDY.page([*rows, *more])
-    assert "heterogeneous above homogeneous" in page and "| homogeneous x2 | 0, 1 |" in page

@@ -1,14 +1,11 @@
 """The study of PromptCoT 2.0: its figures by hand."""
 
 import math
-import random
 
 import pytest
 
 import studies.promptcot.study as study
 from mars_env.methods.promptcot.designs import score_design
-from mars_env.problems import ProblemSet
-from mars_env.types import Problem
 from studies.promptcot import grammar
 
 
@@ -21,12 +18,6 @@ def test_every_drawn_problem_is_one_of_the_language_and_has_its_concepts():
         assert grammar.GrammarWriting().read("".join(grammar.GrammarWriting().parts(design)))
 
 
-def test_the_four_writers_of_the_cold_start():
-    rng = random.Random(0)
-    written = {grammar.written_rationale("3+1*2", rng) for _ in range(200)}
-    assert {"3+4*3", "_+_*_", "3*4+3"} <= written and len(written) > 6
-
-
 async def test_the_likelihood_of_a_problem_is_the_importance_estimate():
     both = study.new_designers(3)
     held = grammar.designs(1, 3)
@@ -36,20 +27,3 @@ async def test_the_likelihood_of_a_problem_is_the_importance_estimate():
     assert await study.likelihood_given(both, [grammar.bare(d) for d in held]) == pytest.approx(plain)
     bound = math.exp(sum(s.joint for s in scores) / characters)
     assert await study.likelihood(both, held, 2, 0) >= bound * (1 - 1e-6)
-
-
-def test_the_error_of_references_by_votes():
-    def made(i, statement, votes, reference):
-        provenance = {"provenance": {"reference": {"votes": votes}}}
-        return Problem(str(i), statement, reference, metadata=provenance)
-
-    problems = ProblemSet("made", [
-        made(0, "3+1*2", {"3": 8}, "3"),
-        made(1, "3+1*2", {"4": 5, "3": 3}, "4"),
-        made(2, "0+1", {"1": 4, "2": 4}, None),
-        made(3, "0+1", {}, None),
-    ])  # fmt: skip
-    votes = study.votes_of(problems)
-    assert votes == [(8, True, True), (5, False, True), (4, True, False)]
-    assert study.wrong(votes, 7, 8) == 0.0 and study.wrong(votes, 4, 6) == 1.0
-    assert study.wrong(votes, 1, 3) is None and study.wrong(votes, 0, 8) == 0.5

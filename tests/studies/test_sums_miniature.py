@@ -1,6 +1,5 @@
 """The miniature of subset-sum: its language, its rewards, its baselines, and a small run of everything."""
 
-import asyncio
 import random
 
 import pytest
@@ -9,24 +8,23 @@ from turns import turn
 pytest.importorskip("torch")
 
 
-from mars_env import load_problems
-from mars_env.grading import grade
 from mars_env.miniature.model import build_tokenizer
 from mars_env.miniature.protocol import SPECIAL
 from mars_env.types import Completion, Grade
+from studies.common.subset_sum import GRADER, subset_sum_problems
 from studies.sums import protocol
-from studies.sums.protocol import honest_report, team
-from studies.sums.study import ARMS, QUICK, Attempt, baselines, figures_of, held_out, train_arm
+from studies.sums.protocol import honest_report
+from studies.sums.study import Attempt, baselines
 from studies.sums.warm_start import subsets_with_sum
 
-PROBLEM = load_problems("subset-sum", seed=3)[0]
+PROBLEM = subset_sum_problems(seed=3)[0]
 NUMBERS, TARGET = PROBLEM.metadata["numbers"], PROBLEM.metadata["target"]
 
 
 def test_a_token_is_a_number_or_a_word_and_what_is_written_is_read_back():
     tokenizer = build_tokenizer(protocol.VOCABULARY, SPECIAL, protocol.PATTERN)
     rng = random.Random(0)
-    for problem in load_problems("subset-sum", n=200):
+    for problem in subset_sum_problems()[:200]:
         numbers, target = protocol.read_statement(problem.statement)
         assert (list(numbers), target) == (problem.metadata["numbers"], problem.metadata["target"])
         chosen = sorted(rng.sample(numbers, rng.randint(1, 5)))
@@ -38,12 +36,13 @@ def test_a_token_is_a_number_or_a_word_and_what_is_written_is_read_back():
         assert len(tokenizer(report)["input_ids"]) < protocol.REPORT_TOKENS
         assert protocol.read(report, protocol.REPORT_TOKENS) == report
         assert report.endswith("Correct") == (tuple(chosen) in subsets_with_sum(numbers, target))
-        assert report.endswith("Correct") == (grade(problem, protocol.shown(written)).verdict == "CORRECT")
+        grade = GRADER.grade_sync(problem, protocol.shown(written))
+        assert report.endswith("Correct") == (grade.verdict == "CORRECT")
 
 
 def rewarded(answer, report):
     text = protocol.shown(protocol.stream(answer))
-    judged = turn("0", None, Completion(text), grade=grade(PROBLEM, text))
+    judged = turn("0", None, Completion(text), grade=GRADER.grade_sync(PROBLEM, text))
     said = {"verdict": "Correct" if report.endswith("Correct") else "Wrong"}
     return honest_report(turn("0.0", None, Completion(report), info=said), (judged,), PROBLEM)
 
@@ -78,20 +77,3 @@ def test_baselines_take_the_fewest_attempts_that_cost_what_the_system_cost():
     assert (found["baseline_fresh_attempts"], found["baseline_fresh_tokens"]) == (2, 10.0)
     assert found["baseline_fresh"] == 1.0  # accepted; and nothing accepted keeps the first
     assert baselines(attempts, budget=1e9)["baseline_fresh_attempts"] == 4
-
-
-@pytest.mark.parametrize("name", ["all", "supervised"])
-def test_a_small_run_of_an_arm_repeats(name, tmp_path):
-    def play():
-        # the second time from the cache
-        model, rewards = asyncio.run(train_arm(ARMS[name], 0, QUICK, tmp_path))
-        return asyncio.run(
-            figures_of(team(model), held_out(0, QUICK), QUICK.inference, QUICK.attempts, 0)
-        ), rewards
-
-    first = play()
-    assert first == play()
-    assert {"system_accuracy", "solver_accuracy", "baseline_fresh", "baseline_fresh_tokens"} <= first[
-        0
-    ].keys()
-    assert len(first[1]) == (QUICK.marsrl.steps if name == "all" else 0)

@@ -4,10 +4,9 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
-from messages import raises
 
 import mars_env
-from mars_env.envs import Game, MarsEnv, SolveVerifyCorrect
+from mars_env.envs import Game, MarsEnv, solve_verify_correct
 from mars_env.grading import grader_for
 from mars_env.testing import check_env, check_grader
 from mars_env.types import Grade, Problem, Verdict
@@ -42,7 +41,7 @@ def test_no_agent_may_be_shown_the_reference(monkeypatch, place, message):
     monkeypatch.setattr(Leaky, "place", place)
 
     def make(**options):
-        game = Game(SolveVerifyCorrect(), grader_for("math"))
+        game = Game(solve_verify_correct(), grader_for("math"))
         return Leaky(game, mars_env.load_problems("arithmetic", n=3), **options)
 
     refused = pytest.raises(AssertionError, match=f"the {message} of .* contains the reference")
@@ -63,9 +62,9 @@ class Shaped:
 def test_a_grader_must_give_grades():
     check_grader(Shaped(lambda verdict: Grade(verdict, float(verdict == "CORRECT"))), PROBLEM, "4", "5")
     for shape in (lambda verdict: SimpleNamespace(verdict=verdict), str, lambda verdict: None):
-        with raises(AssertionError):
+        with pytest.raises(AssertionError):
             check_grader(Shaped(shape), PROBLEM, "4", "5")
-    with raises(AssertionError):
+    with pytest.raises(AssertionError):
         check_grader(object(), PROBLEM, "4", "5")
 
 
@@ -74,5 +73,5 @@ def test_a_grader_that_raises_on_a_hostile_text_is_told_which():
         async def grade(self, problem, text):
             return Grade.correct() if int(text) == 4 else Grade.wrong("another number")
 
-    with raises(AssertionError):
+    with pytest.raises(AssertionError):
         check_grader(Strict(), PROBLEM, "4", "5")

@@ -5,12 +5,10 @@ import contextlib
 
 import pytest
 import sandboxes
-from messages import raises
 from tool_calls import add
 
 import mars_env
 from mars_env.agents import Tool, public_tests_tool, python_tool, tool
-from mars_env.agents.tools import always
 from mars_env.errors import SandboxError
 from mars_env.testing import check_tool
 
@@ -30,43 +28,39 @@ async def test_the_tools_of_the_library_pass():
 
 def made(run, **fields):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    return Tool("t", **{"description": "Count.", "parameters": schema, "start": always(run)} | fields)
+    return Tool("t", **{"description": "Count.", "parameters": schema, "run": run} | fields)
 
 
-async def number(given):
+async def number(session, given):
     return 4
 
 
-async def fault(given):
+async def fault(session, given):
     if given != {"a": 1}:
         raise SandboxError("lost")
     return "4"
 
 
-async def careless(given):
-    return str(given["a"] + 1)
-
-
 counts = iter(range(10**6))
 
 
-async def shared(given):
+async def shared(session, given):
     return str(next(counts))
 
 
-async def good(given):
+async def good(session, given):
     return "4"
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        made(number), made(fault), made(careless), made(shared), made(good, description=""),
+        made(number), made(fault), made(shared), made(good, description=""),
         made(good, parameters={}), made(good, parameters={"type": "object", "properties": {1: object()}}),
     ],
 )  # fmt: skip
 async def test_a_broken_promise_is_found(broken):
-    with raises(AssertionError):
+    with pytest.raises(AssertionError):
         await check_tool(broken, {"a": 1})
 
 
@@ -75,16 +69,16 @@ async def test_a_tool_that_is_lost_with_a_cancelled_turn_is_found():
         open = False
 
         @contextlib.asynccontextmanager
-        async def start(self, observation):
+        async def session(self, observation):
             if self.open:
                 raise SandboxError("in use")
             self.open = True
-            yield self.run
+            yield
             self.open = False
 
-        async def run(self, given):
-            await asyncio.sleep(0.001)
-            return "4"
+    async def slow(session, given):
+        await asyncio.sleep(0.001)
+        return "4"
 
     with pytest.raises(SandboxError):
-        await check_tool(made(good, start=Once().start), {"a": 1})
+        await check_tool(made(slow, session=Once().session), {"a": 1})

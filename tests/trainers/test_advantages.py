@@ -4,7 +4,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 from turns import turn
 
 from mars_env.errors import ConfigError
@@ -92,14 +91,14 @@ def test_positions_mean_nothing(table, seed):
 
 
 def test_repeated_groups_and_turns_are_refused():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         group_normalised([group("a", [1.0, 0.0]), group("a", [1.0, 0.0])])
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         group_normalised([group("a", [1.0, 0.0]), replace(group("a", [1.0, 0.0]), id="b")])
 
 
 def test_rewards_that_are_no_numbers_are_refused():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         group_normalised([group("a", [1.0, float("nan")])])
 
 
@@ -110,7 +109,7 @@ def test_overlong_penalty():
     penalised = penalise_overlong([long, short], max_length=10, buffer=4)
     assert [[t.reward for t in g.turns] for g in penalised] == [[0.25, None], [1.0, 0.0]]
     assert overlong_penalty(2, 2, buffer=1) == -1.0
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         overlong_penalty(1, 2, buffer=0)
 
 

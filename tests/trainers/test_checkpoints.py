@@ -1,18 +1,24 @@
 import asyncio
+import importlib
 import json
-import logging
-import shutil
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
+import toy_training
 from full_disk import full_disk
-from messages import raises
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
-from mars_env.errors import ConfigError, StoreError
+from mars_env.errors import StoreError
+from mars_env.identity import settings_identity
 from mars_env.rollout import UpdateBatch
-from mars_env.trainers import LocalTrainer, Policy, TrainConfig, fit
+from mars_env.trainers import LocalTrainer, Overlong, Policy, TrainConfig, TreeCredit, fit
 from mars_env.trainers.checkpoints import newest_checkpoint
+from mars_env.trainers.folders import write_digests
 
 
 def trained(toy, steps, config=None):
@@ -20,19 +26,6 @@ def trained(toy, steps, config=None):
     for step in range(steps):
         tiny.step(toy.toy_groups(tiny.policies["mars"].model, step))
     return tiny
-
-
-def test_a_checkpoint_is_the_whole_state_bit_by_bit(toy, tmp_path):
-    first = trained(toy, 3)
-    path = first.save(tmp_path)
-    assert path.name == "step-00000003"
-    second = LocalTrainer({"mars": Policy(toy.tiny_model(seed=9))}, toy.CONFIG)
-    assert second.resume(tmp_path)
-    assert toy.digest(second) == toy.digest(first)
-    for each in (first, second):
-        each.step(toy.toy_groups(each.policies["mars"].model, 3))
-    assert toy.digest(second) == toy.digest(first)
-    assert not second.resume(tmp_path)  # the checkpoint is behind it by now
 
 
 def test_a_policy_is_an_ordinary_checkpoint_of_transformers(toy, tmp_path):
@@ -44,30 +37,26 @@ def test_a_policy_is_an_ordinary_checkpoint_of_transformers(toy, tmp_path):
     assert torch.equal(loaded(ids).logits, tiny.policies["mars"].model(ids).logits)
 
 
-def test_only_the_newest_are_kept(toy, tmp_path):
-    tiny = trained(toy, 0)
-    for tiny.steps in (1, 2, 3, 4):
-        tiny.save(tmp_path, keep=2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000003", "step-00000004"]
-    assert [tiny.save(tmp_path, keep=0)] == [*tmp_path.iterdir()]
-
-
-def test_a_checkpoint_stays_beside_later_ones(toy, tmp_path):
-    for steps in (10, 20):
-        tiny = trained(toy, 0)
-        tiny.steps = steps
-        (tiny.save(tmp_path) / "mars" / "model.safetensors").write_bytes(b"copied in part")
-    again = trained(toy, 1)
-    assert not again.resume(tmp_path)
-    assert newest_checkpoint(tmp_path) is None
-    assert again.save(tmp_path) == newest_checkpoint(tmp_path)
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 3))
+def test_up_to_the_step_that_is_saved_the_newest_are_kept_and_later_ones_stay(steps, keep):
+    with tempfile.TemporaryDirectory() as folder:
+        tiny, expected = trained(toy_training, 0), set()
+        for tiny.steps in steps:
+            tiny.save(folder, keep=keep)
+            expected.add(tiny.steps)
+            earlier = sorted(step for step in expected if step <= tiny.steps)
+            expected -= {*earlier[: -max(1, keep)]}
+        names = {path.name for path in Path(folder).iterdir()}
+        assert names == {f"step-{step:08d}" for step in expected}
+        assert newest_checkpoint(Path(folder)).name == max(names)
 
 
 def test_a_generation_config_that_transformers_refuses_to_write_is_written_as_it_was_read(toy, tmp_path):
     tiny = trained(toy, 0)
     model = tiny.policies["mars"].model
     model.generation_config.temperature = 0.6  # without do_sample, as some published checkpoints have it
-    with raises(ValueError):
+    with pytest.raises(ValueError):
         model.save_pretrained(tmp_path / "plain")
     path = tiny.save(tmp_path / "run")
     assert AutoModelForCausalLM.from_pretrained(path / "mars").generation_config.temperature == 0.6
@@ -91,76 +80,109 @@ def test_a_folder_that_cannot_be_made_is_one_error(toy, tmp_path):
         trained(toy, 0).save(tmp_path / "file" / "run")
 
 
-def shortened(path, by):
-    path.write_bytes(path.read_bytes()[:-by])
+OTHER = {
+    "must_match": {
+        "train_roles": ("solver",),
+        "credit": "team",
+        "labels": "majority",
+        "imitate": "reference",
+        "balance": True,
+        "advantage": "mean_centred",
+        "uniform_groups": "drop",
+        "batch_roles": ("solver",),
+        "tree_credit": TreeCredit(),
+        "overlong": Overlong(limit=9, buffer=3),
+        "call_cost": 0.1,
+        "tis_cap": 3.0,
+        "tis_veto": 0.1,
+        "dmmpt_threshold": 0.9,
+        "seed": 6,
+        "learning_rate": 0.5,
+        "warmup_updates": 4,
+        "betas": (0.8, 0.9),
+        "weight_decay": 0.1,
+        "max_grad_norm": 2.0,
+        "epochs": 1,
+        "minibatches": 1,
+        "autocast": True,
+        "ratio": "sequence",
+        "clip_low": 0.1,
+        "clip_high": 0.3,
+        "dual_clip": 3.0,
+        "aggregation": "sequence-mean",
+        "normaliser": 64,
+        "kl_coefficient": 0.1,
+    },
+    "may_change": {
+        "token_budget": 40,
+        "shared_prefixes": False,
+        "gradient_checkpointing": True,
+        "offload": True,
+        "most_logits": 100,
+    },
+}
+"""Another value of every setting of an update, so that a new setting has to choose its part."""
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda torn: shortened(torn / "mars" / "model.safetensors", 1),
-        lambda torn: shortened(torn / "state.json", 20),
-        lambda torn: (torn / "state.json").unlink(),
-        lambda torn: (torn / "mars" / "optimizer.state").unlink(),
-        lambda torn: shutil.rmtree(torn) or torn.mkdir(),
-    ],
-    ids=["cut weights", "cut state", "no state", "no optimiser", "empty"],
-)
-def test_torn_checkpoints_are_passed_over(toy, tmp_path, caplog, damage):
-    tiny = trained(toy, 1)
-    good = tiny.save(tmp_path)
-    whole = toy.digest(tiny)
-    tiny.step(toy.toy_groups(tiny.policies["mars"].model, 1))
-    torn = tiny.save(tmp_path)
-    damage(torn)
-    with caplog.at_level(logging.WARNING):
-        assert newest_checkpoint(tmp_path) == good
-    assert torn.name in caplog.text
-    again = LocalTrainer({"mars": Policy(toy.tiny_model())}, toy.CONFIG)
+def test_every_setting_of_an_update_is_in_one_of_the_parts():
+    parts = settings_identity(TrainConfig())
+    assert {name: part.keys() for name, part in parts.items()} == {
+        n: part.keys() for n, part in OTHER.items()
+    }
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize("name", OTHER["may_change"])
+def test_a_run_continues_with_other_memory_and_speed(toy, tmp_path, name, back):
+    """And back: both ends are those of the uninterrupted run, but for rounding."""
+    configs = [toy.CONFIG, toy.CONFIG.model_copy(update={name: OTHER["may_change"][name]})]
+    first, second = reversed(configs) if back else configs
+    trained(toy, 2, first).save(tmp_path)
+    again, whole = trained(toy, 0, second), trained(toy, 2, second)
     assert again.resume(tmp_path)
-    assert toy.digest(again) == whole
-    again.steps = 2
-    again.save(tmp_path)  # a torn one of the same step is replaced
-    assert newest_checkpoint(tmp_path).name == "step-00000002"
+    for trainer in (again, whole):
+        for step in (2, 3):
+            trainer.step(toy.toy_groups(toy.tiny_model(), step))
+    for one, other in zip(*(t.policies["mars"].model.parameters() for t in (again, whole)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_what_a_kill_left_of_a_write_is_cleared_away(toy, tmp_path):
-    for leftover in (".scratch-00000001", ".scratch-old-step-00000000"):
-        (tmp_path / leftover / "mars").mkdir(parents=True)
-    assert newest_checkpoint(tmp_path) is None
-    trained(toy, 1).save(tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["step-00000001"]
+@pytest.mark.parametrize("name", OTHER["must_match"])
+def test_a_run_does_not_continue_with_another_objective_order_or_optimizer(toy, tmp_path, name):
+    tiny = trained(toy, 0)
+    tiny.steps = 1
+    tiny.save(tmp_path)
+    other = trained(toy, 0)
+    other.config = toy.CONFIG.model_copy(update={name: OTHER["must_match"][name]})
+    with pytest.raises(StoreError) as caught:
+        other.resume(tmp_path)
+    assert name in str(caught.value)
 
 
-def test_other_settings_policies_and_formats_are_refused(toy, tmp_path):
-    def resumed(name="mars", config=toy.CONFIG, group=(8, 2)):
-        made = LocalTrainer({name: Policy(toy.tiny_model())}, config, run={"group": group})
-        return made.resume(tmp_path)
+def test_other_runs_policies_and_formats_are_refused(toy, tmp_path):
+    def resumed(name="mars", model=toy.tiny_model, run=(8, 2), **options):
+        trainer = LocalTrainer({name: Policy(model())}, toy.CONFIG, run={"group": run}, **options)
+        return trainer.resume(tmp_path)
 
+    def bfloat16():
+        return toy.tiny_model().bfloat16()
+
+    offload = toy.CONFIG.model_copy(update={"offload": True})
     tiny = LocalTrainer({"mars": Policy(toy.tiny_model())}, toy.CONFIG, run={"group": (8, 2)})
     tiny.steps = 1
     path = tiny.save(tmp_path)
     assert resumed()
-    other = toy.CONFIG.model_copy(update={"learning_rate": 0.5, "epochs": 7})
-    for changes in ({"config": other}, {"group": (8, 3)}, {"name": "solver"}):
-        with raises(StoreError):
+    for changes in ({"run": (8, 3)}, {"name": "solver"}, {"estimator": toy.rewarded}):
+        with pytest.raises(StoreError):
             resumed(**changes)
+    with pytest.raises(StoreError) as caught:
+        LocalTrainer({"mars": Policy(bfloat16())}, offload, run={"group": (8, 2)}).resume(tmp_path)
+    assert "precision" in str(caught.value)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps(state | {"format": 99}))
-    with raises(StoreError):
+    write_digests(path)
+    with pytest.raises(StoreError):
         resumed()
-
-
-def test_fit_goes_on_where_an_earlier_call_ended(toy, tmp_path):
-    whole = toy.train(None, every=1)
-    for steps in (3, 8, toy.STEPS):  # a new process each, as far as the trainer can tell
-        last = toy.train(tmp_path, every=2, steps=steps)
-    assert last == whole
-    assert toy.train(tmp_path, every=2) == whole  # nothing is left to do
-    with raises(ConfigError):
-        toy.train(tmp_path, every=2, steps=19)
-    with raises(ConfigError):
-        toy.train(tmp_path, every=0)
 
 
 def test_two_policies_and_untouched_optimisers_are_restored(toy, tmp_path):
@@ -196,3 +218,21 @@ def test_the_last_update_has_a_checkpoint_where_the_batches_end_early(toy, tmp_p
     asyncio.run(fit(trainer, batches, 100, directory=tmp_path, checkpoint_every=5))
     assert saved == sorted({5, updates})  # each once
     assert newest_checkpoint(tmp_path).name == f"step-0000000{updates}"
+
+
+def test_a_user_s_credit_counts_by_its_source_text(toy, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def resumed(source):
+        (tmp_path / "own_credit.py").write_text(f"def rule(groups):\n    return {source}\n")
+        monkeypatch.delitem(sys.modules, "own_credit", raising=False)
+        importlib.invalidate_caches()
+        tiny = trained(toy, 0, toy.CONFIG.model_copy(update={"credit": "own_credit:rule"}))
+        found = tiny.resume(tmp_path)
+        tiny.steps = 1
+        tiny.save(tmp_path)
+        return found
+
+    assert [resumed("list(groups)"), resumed("list(groups)")] == [False, True]
+    with pytest.raises(StoreError):
+        resumed("list(groups)[:-1]")

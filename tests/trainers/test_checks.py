@@ -4,14 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from messages import raises
 
 import mars_env
 from mars_env.envs import GroupedSettings
 from mars_env.errors import ConfigError
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import Overlong, RunSettings, TrainConfig
-from mars_env.trainers.checks import check_agents, check_run, sampled_elsewhere
+from mars_env.trainers.checks import check_agents, check_run, is_on_policy
 from mars_env.types import Sampling
 
 GAME = mars_env.make("arithmetic-solve-verify-correct").game
@@ -63,12 +62,10 @@ AHEAD = PipelineSettings(staleness=1)
     {"solver": Player(module=WEIGHTS), "pipeline": AHEAD},
     {"segment_tokens": 2},
     {"solver": Helped(), "rollouts": None},
-    {"solver": Helped(), "train": TrainConfig(tis_cap=2.0)},
-    {"solver": Helped(), "pipeline": AHEAD},
     {"solver": Helped(), "pipeline": PipelineSettings(staleness=1, groups_per_update=2)},
 ])  # fmt: skip
 def test_unfit(changes):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         checked(**changes)
 
 
@@ -81,37 +78,23 @@ def test_fit():
 
 
 def test_help_in_training_is_for_the_local_trainer():
-    assert check_agents({"solver_0": Player()}, TrainConfig(), door="TRL") == ["solver_0"]
+    assert check_agents({"solver_0": Player()}, TrainConfig(), backend="TRL") == ["solver_0"]
     assert check_agents({"solver_0": Helped()}, TrainConfig()) == ["solver_0"]
-    with raises(ConfigError):
-        check_agents({"solver_0": Helped()}, TrainConfig(), door="TRL")
+    with pytest.raises(ConfigError):
+        check_agents({"solver_0": Helped()}, TrainConfig(), backend="TRL")
 
 
 @pytest.mark.parametrize(
-    ("dtype", "autocast", "apart"),
+    ("dtype", "autocast", "on_policy"),
     [
-        (torch.float32, False, False),
-        (torch.float32, True, True),
-        (torch.bfloat16, False, True),
-        (None, False, True),  # a server, or vLLM
+        (torch.float32, False, True),
+        (torch.float32, True, False),
+        (torch.bfloat16, False, False),
+        (None, False, False),  # a server, or vLLM
     ],
 )
-def test_samples_of_another_engine_or_precision_are_corrected(dtype, autocast, apart):
+def test_samples_of_another_engine_or_precision_are_not_on_policy(dtype, autocast, on_policy):
     model = SimpleNamespace(module=SimpleNamespace(dtype=dtype)) if dtype else SimpleNamespace()
     agent = SimpleNamespace(model=model, policy="mars")
     team = SimpleNamespace(agents={"solver_0": agent}, policies={"mars": None})
-    assert sampled_elsewhere(team, TrainConfig(autocast=autocast)) == ["solver_0"] * apart
-
-
-@pytest.mark.parametrize(
-    ("config", "staleness", "cap"),
-    [
-        (TrainConfig(), 0, 2.0),
-        (TrainConfig(), 1, None),  # the ratio's denominator is the rollout's
-        (TrainConfig(old_logprobs="trainer"), 1, 2.0),
-        (TrainConfig(tis_cap=5.0), 0, 5.0),
-        (TrainConfig(correct_engine=False), 0, None),
-    ],
-)
-def test_the_correction_is_added_where_nothing_corrects(config, staleness, cap):
-    assert config.corrected(staleness).tis_cap == cap
+    assert is_on_policy(team, TrainConfig(autocast=autocast)) == on_policy

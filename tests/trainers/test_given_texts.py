@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from messages import raises
 from tiny_team import flat
 from toy_training import logprobs
 
 from mars_env.errors import ConfigError, StoreError
 from mars_env.trainers.config import Preferences, TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.local import LocalTrainer
+from mars_env.trainers.policy import Policy
 from mars_env.trainers.samples import preference_pairs
 from mars_env.types import Action, Completion, Group
 
@@ -47,9 +47,9 @@ def test_imitation_is_one_step_down_the_surprise_of_the_texts(toy, mode):
 
 def test_what_cannot_be_imitated_is_refused(toy):
     trainer = LocalTrainer({"mars": Policy(toy.tiny_model())}, CONFIG)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         trainer.imitate({"mars": [Completion("4")]})
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         trainer.imitate({"other": TEXTS})
 
 
@@ -109,15 +109,15 @@ def test_groups_without_a_difference_train_nothing(toy, groups):
 
 
 def test_preferences_refuse_what_they_cannot_compare(toy, groups):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         LocalTrainer({"mars": Policy(toy.tiny_model())}, CONFIG, preferences=Preferences())
     turns = list(groups[0].turns)
     other = replace(turns[1].action.completions[0], prompt_ids=(9, 9))
     turns[1] = replace(turns[1], action=Action("", (other,)))
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         preference_pairs([Group(groups[0].id, tuple(turns))], CONFIG)
     twice = replace(turns[0], action=Action("", turns[0].action.completions * 2))
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         preference_pairs([Group(groups[0].id, (twice, *groups[0].turns[1:]))], CONFIG)
 
 
@@ -127,5 +127,5 @@ def test_a_checkpoint_of_preferences_is_refused_by_a_run_by_reward(toy, groups, 
     trainer.save(tmp_path)
     same, again = preferring(toy)
     assert again.resume(tmp_path) and torch.equal(flat(same.model), flat(trainer.policies["mars"].model))
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         LocalTrainer({"mars": Policy(toy.tiny_model())}, CONFIG).resume(tmp_path)

@@ -2,25 +2,32 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from toy_training import tiny_model
 
 from mars_env.agents import Solver
 from mars_env.models import ScriptedModel
-from mars_env.trainers.checkpoints import describe_team, fingerprint_weights
-from mars_env.trainers.local import Policy
+from mars_env.trainers.checkpoints import describe_team, describe_weights
+from mars_env.trainers.policy import Policy
 
 
-def test_only_weights_that_no_checkpoint_holds_have_a_fingerprint():
-    one, same, other = tiny_model(seed=0), tiny_model(seed=0), tiny_model(seed=1)
-    told = fingerprint_weights(
-        {"mars": Policy(tiny_model(), reference=one), "free": Policy(tiny_model(seed=2))}
-    )
-    assert told.keys() == {"mars"}
-    assert told == fingerprint_weights({"mars": Policy(other, reference=same)})
-    assert told != fingerprint_weights({"mars": Policy(tiny_model(), reference=other)})
+def frozen(model, reference=None):
+    return describe_weights({"mars": Policy(model, reference=reference)})["frozen"]
 
 
-def test_the_base_of_adapters_has_a_fingerprint_whatever_the_adapters_have_learnt():
+@given(st.data())
+def test_a_reference_counts_with_each_of_its_values_and_trained_weights_do_not(data):
+    reference = tiny_model()
+    before = frozen(tiny_model(seed=1), reference)
+    assert before == frozen(tiny_model(seed=2), tiny_model()) and frozen(tiny_model()) == {}
+    tensor = data.draw(st.sampled_from([*reference.state_dict().values()])).view(-1)
+    place = data.draw(st.integers(0, len(tensor) - 1))
+    tensor[place] = torch.nextafter(tensor[place], torch.tensor(torch.inf))
+    assert before != frozen(tiny_model(seed=1), reference)
+
+
+def test_the_base_of_adapters_counts_whatever_the_adapters_have_learnt():
     pytest.importorskip("peft", reason="adapters need the extra lora")
     from mars_env.trainers.lora import add_adapters
 
@@ -29,12 +36,12 @@ def test_the_base_of_adapters_has_a_fingerprint_whatever_the_adapters_have_learn
         return {name: Policy(adapter) for name, adapter in adapters.items()}
 
     learning = policies(0)
-    before = fingerprint_weights(learning)
+    before = describe_weights(learning)
     with torch.no_grad():
         for parameter in learning["solver"].model.parameters():
             parameter += 1
-    assert before == fingerprint_weights(learning) == fingerprint_weights(policies(0))
-    assert before != fingerprint_weights(policies(1))
+    assert before == describe_weights(learning) == describe_weights(policies(0))
+    assert before != describe_weights(policies(1))
 
 
 def test_of_the_models_of_trained_policies_only_counts_how_they_read_messages():

@@ -1,11 +1,13 @@
 """The papers' recipes: their numbers, the rules that name them, settings that contradict each other."""
 
+from dataclasses import replace
+
 import pytest
-from messages import raises
 from pydantic import ValidationError
 
-from mars_env.envs import EnvSpec, GroupedSettings, RulesSpec, SolveVerifyCorrect, register_rules, spec
+from mars_env.envs import EnvSpec, GameFunction, GroupedSettings, solve, spec
 from mars_env.errors import ConfigError
+from mars_env.identity import settings_identity
 from mars_env.trainers.config import Overlong
 from mars_env.trainers.recipes import MARS2, MARSRL, RunSettings, checked, recipe_of
 from mars_env.types import Sampling
@@ -19,7 +21,7 @@ def test_marsrl_has_the_papers_numbers():
     assert MARSRL.rollouts == GroupedSettings(group=8, branches=2, sampling="adaptive")
     assert MARSRL.sampling.temperature == 0.85
     assert MARSRL.train.learning_rate == 1e-6 and MARSRL.train.ratio == "token"
-    assert MARSRL.train.advantage == "group_normalised"
+    assert MARSRL.train.credit == "marsrl"
     assert MARSRL.pipeline.staleness == 0
 
 
@@ -32,13 +34,13 @@ def test_mars2_has_the_papers_numbers():
         "tis_veto": 1e-4,
         "kl_coefficient": 1e-3,
     }
-    assert loss.advantage == "group_normalised"
+    assert loss.credit == "mars2"
     assert loss.overlong == Overlong(limit=Sampling().max_tokens, buffer=2048)
     assert loss.tree_credit is None
     assert MARS2.rollouts is None
-    with raises(ValueError):
+    with pytest.raises(ValueError):
         loss.kl_coefficient = 0.0
-    with raises(ValueError):
+    with pytest.raises(ValueError):
         Overlong(limit=100)
 
 
@@ -51,10 +53,15 @@ def test_mars2_has_the_papers_numbers():
         {"pipeline": {"groups_per_update": 4, "refill": 2}},
         {"sampling": {"max_token": 1}},
         {"train": {"betas": (0.9, 1.0)}},
+        {"train": {"aggregation": "sequence-sum"}},
+        {"train": {"normaliser": 3}},
+        {"train": {"dmmpt_threshold": 0.99, "ratio": "sequence"}},
+        {"train": {"lr": 1e-3}},
+        {"train": {"epochs": 0}},
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings):
-    with raises(ValidationError):
+    with pytest.raises(ValidationError):
         RunSettings.model_validate(settings)
 
 
@@ -70,18 +77,38 @@ def test_settings_that_contradict_each_other_are_refused(settings):
 def test_a_copy_of_inner_settings_is_checked(part, changes):
     """`model_copy` takes any name: a run would go on with the value that was there before."""
     inner = getattr(MARSRL, part).model_copy(update=changes)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         checked(MARSRL.model_copy(update={part: inner}))
     assert checked(MARSRL) == MARSRL and checked(MARS2) == MARS2
 
 
-def test_rules_name_their_recipe():
+def test_games_name_their_recipe():
     assert recipe_of(spec("arithmetic-solve-verify-correct")) is MARSRL
     assert recipe_of(spec("arithmetic-self-refine")) is MARSRL
     assert recipe_of(spec("programs-tree-search")) is MARS2
-    register_rules("rules-of-my-recipe", RulesSpec.of(SolveVerifyCorrect, recipe=f"{__name__}:MINE"))
-    assert recipe_of(EnvSpec("arithmetic", "rules-of-my-recipe")).steps == 7
-    none = RulesSpec.of(SolveVerifyCorrect, recipe=f"{__name__}:NOT_A_RECIPE")
-    register_rules("rules-of-my-recipe", none)
-    with raises(ConfigError):
-        recipe_of(EnvSpec("arithmetic", "rules-of-my-recipe"))
+    options = replace(solve.options, recipe=f"{__name__}:MINE")
+    assert recipe_of(EnvSpec("arithmetic", GameFunction(solve.function, options))).steps == 7
+    options = replace(solve.options, recipe=f"{__name__}:NOT_A_RECIPE")
+    with pytest.raises(ConfigError):
+        recipe_of(EnvSpec("arithmetic", GameFunction(solve.function, options)))
+
+
+def test_of_a_run_only_memory_speed_and_length_may_change():
+    may_change = settings_identity(RunSettings())["may_change"]
+    assert {name: value for name, value in may_change.items() if name != "train"} == {
+        "steps": 100,
+        "samplers": None,
+        "pipeline": {"concurrency": None},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "meant"),
+    [
+        ({"train_roles": ("solver",)}, "train.train_roles"),
+        ({"train": {"learning_rat": 1}}, "train.learning_rate"),
+    ],
+)
+def test_a_setting_of_a_table_is_suggested_with_its_table(changes, meant):
+    with pytest.raises(ConfigError, match=repr(meant)):
+        MARSRL.with_(**changes)

@@ -2,29 +2,42 @@
 
 import asyncio
 import copy
+import re
+from contextlib import nullcontext
 from typing import ClassVar
 
 import pytest
 import torch
-from messages import raises
 from tiny_team import Rows, brief, environment, settings, tiny
+from transformers import AutoModelForCausalLM
 
 from mars_env.errors import ConfigError, ModelError
 from mars_env.models import HFModel, vllm
+from mars_env.models.checksums import checksums
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import LocalTrainer, Policy, make_team, samplers
 from mars_env.trainers.loop import Texts, fit, train
-from mars_env.trainers.lora import LoRASettings, add_adapters
-from mars_env.trainers.samplers import COARSE, TOLERANCE, Samplers, probe_ids
+from mars_env.trainers.lora import add_adapters
+from mars_env.trainers.samplers import Samplers
+from mars_env.trainers.tables import EngineSettings
 from mars_env.types import Completion
 
-GAP = "policy/one/probe_gap"
+READ = "policy/one/weights_read"
 
 
 def pair(name="one", seed=0, dtype=torch.float32):
     """A policy, and a model with a copy of its weights."""
     trained = tiny(name, seed).module
     return Policy(trained), HFModel((copy.deepcopy(trained).to(dtype), None), name=name)
+
+
+def twelve_layers():
+    """Random weights in twelve layers."""
+    config = copy.deepcopy(tiny("one").module.config)
+    config.num_hidden_layers, config.layer_types = 12, ["full_attention"] * 12
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(config)
 
 
 def learned(policy, size=0.02):
@@ -35,14 +48,12 @@ def learned(policy, size=0.02):
     policy.version += 1
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float32, TOLERANCE["float32"] / 100), (torch.bfloat16, COARSE / 3)]
-)
-def test_the_gap_of_a_faithful_copy_is_far_below_the_tolerance(dtype, tolerance):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_faithful_copy_is_compared_in_every_update(dtype):
     policy, model = pair(dtype=dtype)
     bring = Samplers({"one": model})
     for version in range(3):
-        assert 0 <= bring({"one": policy})[GAP] < tolerance
+        assert bring({"one": policy}) == {READ: 1.0}
         assert model.version == version
         learned(policy)
 
@@ -52,9 +63,25 @@ def stale(model):
 
 
 def shallow(model):
-    model.module.model.layers = model.module.model.layers[:0]
+    model.module.model.layers = model.module.model.layers[:-1]
     load = model.module.load_state_dict
     model.module.load_state_dict = lambda state: load(state, strict=False)
+
+
+def without_the_last_layer(model):
+    load, last = model.module.load_state_dict, f".{len(model.module.model.layers) - 1}."
+    model.module.load_state_dict = lambda state: load(
+        {name: tensor for name, tensor in state.items() if last not in name}, strict=False
+    )
+
+
+def with_swapped_layers(model):
+    load, swapped = model.module.load_state_dict, {"0": "1", "1": "0"}
+
+    def renamed(name):
+        return re.sub(r"layers\.([01])\.", lambda match: f"layers.{swapped[match[1]]}.", name)
+
+    model.module.load_state_dict = lambda state: load({renamed(name): state[name] for name in state})
 
 
 def mislabelled(model):
@@ -73,31 +100,36 @@ def broken(model):
     model.refresh = spoil
 
 
-@pytest.mark.parametrize("plant", [stale, shallow, mislabelled, broken])
-def test_a_sampler_without_the_weights_is_named_with_both_versions(plant):
-    policy, model = pair()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "plant", [stale, shallow, without_the_last_layer, with_swapped_layers, mislabelled, broken]
+)
+def test_a_sampler_without_the_weights_is_found_after_one_small_update(plant, dtype):
+    """Also where it is one update of 1e-6 behind in bfloat16, or lacks one layer of twelve."""
+    trained = twelve_layers()
+    policy, model = Policy(trained), HFModel((copy.deepcopy(trained).to(dtype), None), name="one")
     bring = Samplers({"one": model})
     bring({"one": policy})
     plant(model)
-    learned(policy)
-    with raises(ModelError):
+    learned(policy, 1e-6)
+    with pytest.raises(ModelError):
         bring({"one": policy})
 
 
-def test_the_limit_is_a_setting():
-    policy, model = pair()
+def test_an_update_that_rounding_loses_is_no_fault():
+    policy, model = pair(dtype=torch.bfloat16)
+    bring = Samplers({"one": model})
+    bring({"one": policy})
     stale(model)
-    learned(policy)
-    gap = Samplers({"one": model}, 100.0)({"one": policy})[GAP]
-    with raises(ModelError):
-        Samplers({"one": model}, gap / 2)({"one": policy})
+    learned(policy, 0.0)
+    assert bring({"one": policy}) == {READ: 1.0}
 
 
 def test_swapped_adapters_are_found():
     pytest.importorskip("peft", reason="adapters need the extra lora")
 
     def two():
-        return add_adapters(tiny("base").module, ["one", "two"], LoRASettings(rank=4, alpha=8))
+        return add_adapters(tiny("base").module, ["one", "two"], rank=4)
 
     policies = {name: Policy(adapter) for name, adapter in two().items()}
     for size, policy in zip((0.1, -0.2), policies.values(), strict=True):
@@ -107,18 +139,11 @@ def test_swapped_adapters_are_found():
     swapped = {"one": right["two"], "two": right["one"]}
     for model in swapped.values():
         stale(model)
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         Samplers(swapped)(policies)
 
 
-def test_the_probe_covers_the_vocabulary_and_is_always_the_same():
-    prompt, tokens = probe_ids(1000)
-    assert (prompt, tokens) == probe_ids(1000)
-    assert (len(prompt), len(tokens)) == (1, samplers.PROBE)
-    assert min(tokens) < 100 and max(tokens) > 900
-
-
-def test_shared_weights_are_not_probed_and_copies_are_in_every_update():
+def test_shared_weights_need_no_proof_and_copies_are_compared_in_every_update():
     log = Rows()
     for staleness in (0, 1):
         env = environment(1)
@@ -126,8 +151,7 @@ def test_shared_weights_are_not_probed_and_copies_are_in_every_update():
         team = make_team(wanted, env.possible_agents, [tiny("one")], agent=brief)
         asyncio.run(train(env.game, team, env.problems, wanted, loggers=[log]))
     rows = log.rows
-    assert [GAP in row for row in rows] == [False, True]
-    assert rows[1][GAP] < TOLERANCE["float32"] / 100
+    assert [row.get(READ) for row in rows] == [None, 1.0]
 
 
 class Engine:
@@ -137,7 +161,7 @@ class Engine:
 
     def __init__(self, model, **options):
         self.model, self.options, self.events = model, options, []
-        self.name, self.dtype, self.version = options["name"], "float32", 0
+        self.name, self.dtype, self.version, self.vocabulary = options["name"], "float32", 0, 100
         type(self).made.append(self)
 
     def adapter(self, weights, *, name, version=0):
@@ -153,12 +177,20 @@ class Engine:
     def sleep(self):
         self.events.append(("sleep", self.version))
 
+    def checksums(self):
+        """Only the norms can be read."""
+        return {n: c for n, c in checksums(self.weights.state_dict()).items() if "norm" in n}
+
     async def score(self, prompt, *texts, end=True):
         found = HFModel((self.weights, None)).logprobs(prompt, texts[0])
         return Completion("", logprobs=tuple(found), versions=((self.version, len(found)),))
 
     async def complete(self, prompt, n, sampling):
         raise AssertionError("it is not asked for samples")
+
+
+def vllm_settings(**changes):
+    return EngineSettings(name="vllm", **changes)
 
 
 @pytest.fixture
@@ -177,15 +209,10 @@ def on_disk(tmp_path, name="one", seed=0):
 
 @pytest.mark.parametrize(("staleness", "kind"), [(0, "offline"), (1, "async")])
 def test_a_team_on_vllm_trains_its_models_and_samples_from_engines(tmp_path, engines, staleness, kind):
-    env, wanted = environment(1), settings(pipeline=PipelineSettings(staleness=staleness))
+    engine = vllm_settings(max_num_seqs=7, arguments={"enforce_eager": True, "dtype": "float32"})
+    env, wanted = environment(1), settings(pipeline=PipelineSettings(staleness=staleness), engine=engine)
     model = on_disk(tmp_path)
-    team = make_team(
-        wanted,
-        env.possible_agents,
-        [model],
-        agent=brief,
-        engine="vllm?eager=true&max_num_seqs=7&dtype=float32",
-    )
+    team = make_team(wanted, env.possible_agents, [model], agent=brief)
     [engine] = engines
     assert engine.options["engine"] == kind and engine.options["eager"] is True
     assert engine.options["options"] == {"max_num_seqs": 7, "dtype": "float32", "max_model_len": 256}
@@ -204,25 +231,42 @@ def test_a_team_on_vllm_trains_its_models_and_samples_from_engines(tmp_path, eng
 def test_adapters_share_an_engine_with_room_for_their_rank(tmp_path, engines):
     pytest.importorskip("peft", reason="adapters need the extra lora")
     base = on_disk(tmp_path)
-    adapters = add_adapters(base.module, ["a", "b"], LoRASettings(rank=9))
+    adapters = add_adapters(base.module, ["a", "b"], rank=9)
     models = [HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()]
-    ahead = settings(pipeline=PipelineSettings(staleness=1))
-    team = make_team(ahead, environment(2).possible_agents, models, agent=brief, engine="vllm")
+    ahead = settings(pipeline=PipelineSettings(staleness=1), engine=vllm_settings())
+    team = make_team(ahead, environment(2).possible_agents, models, agent=brief)
     [engine] = engines
     assert engine.options["max_lora_rank"] == 16
     assert engine.events == [("adapter", "a"), ("adapter", "b")]
     assert {name: policy.model for name, policy in team.policies.items()} == adapters
 
 
-@pytest.mark.parametrize("engine", ["vlm", "hf?eager=true", ""])
-def test_other_engines_are_refused(engine):
-    with raises(ConfigError):
-        make_team(settings(), ["coder_0"], [tiny("one")], engine=engine)
+class Frozen(Engine):
+    """An engine whose other tensors than the norms are never refreshed."""
+
+    def refresh(self, weights, version=None):
+        old = getattr(self, "weights", weights)
+        super().refresh(weights, version)
+        state = {n: t for n, t in old.state_dict().items() if "norm" not in n}
+        self.weights.load_state_dict(state, strict=False)
+
+
+@pytest.mark.parametrize(("kind", "finds"), [(Engine, False), (Frozen, True)])
+def test_a_probe_shows_that_weights_have_changed_that_cannot_be_read(engines, monkeypatch, kind, finds):
+    monkeypatch.setattr(samplers, "VLLMModel", kind)
+    policy, engine = pair()[0], kind("path", name="one")
+    bring = Samplers({"one": engine})
+    assert 0 < asyncio.run(bring({"one": policy}))[READ] < 1
+    with torch.no_grad():
+        policy.model.get_input_embeddings().weight[0] += 1e-3
+    policy.version += 1
+    with pytest.raises(ModelError) if finds else nullcontext():
+        asyncio.run(bring({"one": policy}))
 
 
 def test_vllm_needs_a_checkpoint(engines):
-    with raises(ConfigError):
-        make_team(settings(), ["coder_0"], [tiny("one")], engine="vllm")
+    with pytest.raises(ConfigError):
+        make_team(settings(engine=vllm_settings()), ["coder_0"], [tiny("one")])
 
 
 def test_a_user_s_own_refresh_may_give_metrics_or_nothing():
@@ -240,5 +284,5 @@ def test_a_user_s_own_refresh_may_give_metrics_or_nothing():
 
 
 def test_the_stand_in_has_what_it_stands_in_for():
-    for name in ("adapter", "refresh", "sleep", "score", "complete"):
+    for name in ("adapter", "refresh", "sleep", "score", "complete", "checksums"):
         assert callable(getattr(vllm.VLLMModel, name))

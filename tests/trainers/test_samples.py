@@ -1,7 +1,6 @@
 from dataclasses import replace
 
 import pytest
-from messages import raises
 from turns import SAMPLED, turn
 
 from mars_env.errors import ConfigError
@@ -93,14 +92,6 @@ def test_unknown_turns_and_groups_that_say_nothing_are_left_out_and_order_means_
     assert turn_samples(groups[::-1], config) == samples
 
 
-def test_only_trained_roles_need_to_be_trainable():
-    text_only = turn("1", 0.0, Completion("text"), agent="verifier_0")
-    groups = [Group("g", (turn("0", 1.0), text_only))]
-    assert [s.turn_id for s in turn_samples(groups, TrainConfig(train_roles=("solver",)))] == ["0"]
-    with raises(ConfigError):
-        turn_samples(groups, TrainConfig())
-
-
 def test_credit_and_overlong_penalty_change_the_advantage_and_not_the_reward():
     long = replace(SAMPLED, token_ids=(3,) * 8, logprobs=(-0.5,) * 8)
     turns = [turn("0", 1.0), turn("1", 0.0, long), turn("0.0", 1.0), turn("0.1", 0.0)]
@@ -142,6 +133,6 @@ def test_advantages_of_another_estimator_and_policies():
     ],
 )
 def test_what_cannot_be_trained_on_is_refused(bad):
-    with raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as caught:
         turn_samples([Group("a", (bad,))], TrainConfig(), advantages={("t", "0"): 1.0}, policies=["mars"])
     assert "turn 0 of tree t (solver_0)" in str(caught.value)

@@ -5,14 +5,14 @@ import shutil
 
 import pytest
 import torch
-from messages import raises
 from typer.testing import CliRunner
 
 from mars_env.agents import make_agents
 from mars_env.cli import app
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, StoreError
 from mars_env.miniature import CHECKPOINT
 from mars_env.models import HFModel
+from mars_env.trainers.folders import write_digests
 from mars_env.trainers.trained import TrainedTeam
 
 ENV = "arithmetic-solve-verify-correct"
@@ -38,8 +38,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def train(*options, team=TEAM):
-    told = [part for setting in SMALL for part in ("--option", setting)]
-    called("train", ENV, *(["--team", team] if team else []), "--out", "run", *told, *options)
+    small = [f"--{setting}" for setting in SMALL]
+    called("train", ENV, *(["--team.agents", team] if team else []), "--out", "run", *small, *options)
 
 
 @pytest.mark.parametrize(
@@ -47,15 +47,15 @@ def train(*options, team=TEAM):
     [
         (["--model", "one"], dict.fromkeys(NAMES, "policy")),
         (
-            ["--model", "solver=one", "--model", "verifier,corrector=two"],
+            ["--team.model.solver", "one", "--team.model.verifier,corrector", "two"],
             {"solver_0": "solver", "verifier_0": "verifier-corrector", "corrector_0": "verifier-corrector"},
         ),
-        (["--model", "one", "--lora", "2"], {name: name for name in NAMES}),
+        (["--model", "one", "--team.lora", "2"], {name: name for name in NAMES}),
     ],
     ids=["shared", "several", "adapters"],
 )
 def test_train_evaluate_and_ask(folder, monkeypatch, options, policies):
-    if "--lora" in options:
+    if "--team.lora" in options:
         pytest.importorskip("peft", reason="adapters need the extra lora")
     train(*options)
     team = make_agents("team:run", NAMES)
@@ -70,21 +70,20 @@ def test_train_evaluate_and_ask(folder, monkeypatch, options, policies):
 
 def test_adapters_are_those_that_were_trained(folder):
     pytest.importorskip("peft", reason="adapters need the extra lora")
-    train(
-        "--model", "one", "--lora", "2", "--option", "train.learning_rate=0.1", "--option", "rollouts.group=8"
-    )
+    train("--model", "one", "--team.lora", "2", "--train.learning_rate=0.1", "--rollouts.group=8")
     team, ids = TrainedTeam("run"), torch.tensor([[3, 4, 5]])
     for name in NAMES:
         apart = HFModel(folder / f"run/step-00000002/{name}").module(input_ids=ids).logits
         torch.testing.assert_close(team.agent(name).model.module(input_ids=ids).logits, apart)
     state = folder / "run/step-00000002/state.json"
     state.write_text(state.read_text().replace('"corrector_0": "corrector_0"', '"corrector_0": "a server"'))
+    write_digests(state.parent)
     assert TrainedTeam("run").agent("solver_0").policy == "solver_0"
 
 
 def test_a_base_that_is_gone_is_named(folder):
     pytest.importorskip("peft", reason="adapters need the extra lora")
-    train("--model", "one", "--lora", "2")
+    train("--model", "one", "--team.lora", "2")
     (folder / "one").rename(folder / "moved")
     for agents in ("team:run", "hf:run/step-00000002/verifier_0"):
         with pytest.raises(ConfigError) as caught:
@@ -93,7 +92,7 @@ def test_a_base_that_is_gone_is_named(folder):
 
 
 def test_the_librarys_own_agents_sample_as_in_the_run(folder):
-    train("--model", "one", "--max-tokens", "7", "--option", "sampling.overflow=unknown", team=None)
+    train("--model", "one", "--sampling.max_tokens", "7", "--sampling.overflow", "unknown", team=None)
     team = make_agents("team:run?temperature=0.5", NAMES)
     assert [type(agent).__name__ for agent in team.values()] == ["Solver", "Verifier", "Corrector"]
     assert {(a.sampling.max_tokens, a.sampling.temperature) for a in team.values()} == {(7, 0.5)}
@@ -108,9 +107,12 @@ def test_what_is_no_trained_team(folder):
         ("team:run?temperature=0.5", NAMES),
         ("team:run?function=nothing", NAMES),
     ):
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             make_agents(agents, names)
     state.write_text(state.read_text().replace(f'"{TEAM}"', "null"))
-    with raises(ConfigError):
+    with pytest.raises(StoreError):  # it is not what the run wrote
+        make_agents("team:run", NAMES)
+    write_digests(state.parent)
+    with pytest.raises(ConfigError):
         make_agents("team:run/step-00000002", NAMES)
     assert make_agents(f"team:run/step-00000002?function={TEAM}", NAMES)["solver_0"].policy == "policy"

@@ -97,5 +97,5 @@ def test_prompts_that_fill_the_context_are_counted_apart_from_those_that_leave_l
     log = ConsoleLogger(Console(file=io.StringIO(), width=1000))
     log.log(1, StepMetrics(1, roles=table).flat())
     printed = log.console.file.getvalue()
-    assert "corrector 4 turns CUT OFF" in printed
+    assert "corrector 4 turns" in printed
     assert "corrector 2 of them by a prompt that filled the context alone" in printed

@@ -1,7 +1,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 from turns import turn
 
 from mars_env.errors import ConfigError
@@ -15,8 +14,8 @@ def tree(rewards, name="p#0", lengths=None):
     """A tree of two agents by turns, with these rewards by turn id and these completion lengths."""
     turns = []
     for i, (id, reward) in enumerate(rewards.items()):
-        coder, length = f"coder_{i % 2}", (lengths or {}).get(id, 0)
-        completion = Completion("", completion_tokens=length)
+        coder, length = f"coder_{i % 2}", (lengths or {}).get(id, 1)
+        completion = Completion("", prompt_ids=(1,), token_ids=(2,) * length, logprobs=(-1.0,) * length)
         turns.append(turn(id, reward, completion, agent=coder, policy=coder, tree=name, group=name))
     return Group(name, tuple(turns))
 
@@ -79,14 +78,14 @@ def test_parents_are_found_in_other_groups_of_the_batch():
 
 def test_a_lost_parent_is_refused_and_not_taken_for_the_root():
     torn = Group("p#0", tree(EIGHT).turns[1:])
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         tree_shaped([torn])
 
 
 def test_settings_and_rewards_that_make_no_sense_are_refused():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         shaped(EIGHT, sibling_weight=1.5)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         shaped({"0": float("nan"), "1": 1.0})
 
 

@@ -9,13 +9,12 @@ from types import SimpleNamespace
 
 import openai_server
 import pytest
-from messages import raises
 from turns import turn
 
 import mars_env
 from mars_env.agents import Solver
-from mars_env.envs import RulesSpec, Solve
-from mars_env.envs.registry import _RULES
+from mars_env.envs import GameFunction, solve
+from mars_env.envs.game_function import GAMES
 from mars_env.errors import ConfigError
 from mars_env.rollout import groups_of, read_run
 from mars_env.trainers.advantages import group_normalised
@@ -143,11 +142,8 @@ async def test_rules_with_prompts_of_their_own_keep_them(monkeypatch):
     class Terse(Solver):
         template = "Only a number: {{ problem }}"
 
-    class OfTheirOwn(Solve):
-        roles_from = "own_roles:ROLES"
-
-    monkeypatch.setitem(sys.modules, "own_roles", SimpleNamespace(ROLES={"solver": Terse}))
-    monkeypatch.setitem(_RULES, "terse", RulesSpec(OfTheirOwn))
+    options = replace(solve.options, roles={"solver": Terse})
+    monkeypatch.setitem(GAMES, "terse", GameFunction(solve.function, options))
     env = load_environment("arithmetic-terse", seed=0)
     with openai_server.Server() as server:
         [episode] = await played(env, server, list(env.taskset.take(1)))
@@ -165,10 +161,10 @@ def test_no_reference_is_in_a_task():
 
 def test_what_makes_no_sense_is_refused():
     env = load_environment(ENV, seed=1)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         env.slots(next(iter(env.taskset)), 2)
     assert len(load_environment(ENV).slots(next(iter(env.taskset)), 2)) == 2
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         load_environment("nonsense")
     other = TeamConfig(taskset=vf.TasksetConfig(id="mars-env-verifiers"))
     assert isinstance(other.taskset, TeamTasksetConfig)

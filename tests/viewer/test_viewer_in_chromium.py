@@ -2,7 +2,7 @@
 
 import pytest
 from chromium import UNREADABLE, launched, needs_chromium, playwright
-from shown_run import HOSTILE, hostile_tree, prompts, shown_run
+from shown_run import HOSTILE, hostile_tree, shown_run
 from small_runs import ABOUT
 
 from mars_env.evaluation.report import RunDescription, build_report
@@ -10,7 +10,7 @@ from mars_env.types import Action, Grade, Problem, Tree, Turn
 from mars_env.viewer import Display, Episode, write_page
 
 pytestmark = needs_chromium
-PHONE = {"viewport": {"width": 375, "height": 760}, "is_mobile": True, "has_touch": True}
+PHONE = {"viewport": {"width": 390, "height": 760}, "is_mobile": True, "has_touch": True}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def opened(browser, tmp_path):
     yield open
     for context in contexts:
         context.close()
-    assert told == [] and len(asked) == len(contexts) and all(url.startswith("file:") for url in asked)
+    assert told == [] and len(set(asked)) == len(contexts) and all(url.startswith("file:") for url in asked)
 
 
 def shown_ids(page):
@@ -70,7 +70,7 @@ def test_a_way_through_a_run(opened):
     trees = shown_run(80)
     advantages = {("code-0#0", "0.1"): 1.5}
     report = build_report(trees, ABOUT)
-    page = opened(trees, report=report, display=Display(prompts, advantages))
+    page = opened(trees, report=report, display=Display(advantages))
     expect = playwright.expect
     everything = shown_ids(page)
     assert everything == [tree.id for tree in trees]
@@ -89,10 +89,24 @@ def test_a_way_through_a_run(opened):
     page.select_option("#order", "")
     assert shown_ids(page) == everything
     page.fill("#query", "units sum-")
-    expect(page.locator("#shown")).not_to_have_text(f"{len(trees)} of {len(trees)}")
+    page.wait_for_url("**#?q=units+sum-")
+    expect(page.locator("#count")).not_to_have_text(f"{len(trees)} of {len(trees)}")
     assert 0 < len(shown_ids(page)) < len(trees) - 2
     page.keyboard.press("Escape")
     assert shown_ids(page) == everything
+
+    # The address holds what is filtered: a colleague sees the same episodes.
+    page.select_option("#outcome", "wrong")
+    page.select_option("#order", "tokens")
+    ids = shown_ids(page)
+    page.goto("about:blank")
+    page.go_back()
+    assert shown_ids(page) == ids != everything and page.input_value("#outcome") == "wrong"
+    page.select_option("#outcome", "")
+    page.select_option("#order", "")
+    chart = page.locator("svg.chart")
+    assert chart.locator("g").count() == 4 and "solver" in chart.text_content()
+    assert page.locator("details.tree .statement math").count() > 0
 
     # A search: its picture, whose circles lead to the turns.
     page.locator("details.tree > summary").first.click()
@@ -163,7 +177,6 @@ def test_hostile_texts_do_nothing(opened):
     report = build_report(trees, RunDescription(title=HOSTILE, problem_set=HOSTILE, generated=True))
     page = opened(
         trees, title=HOSTILE, report=report, notes=[HOSTILE],
-        display=Display(lambda tree: {turn.id: [(HOSTILE, HOSTILE)] for turn in tree.turns}),
     )  # fmt: skip
     open_everything(page)
     playwright.expect(page.locator("article")).to_have_count(6)
@@ -193,10 +206,10 @@ def test_a_phone_shows_all_without_scrolling_sideways(opened):
     turn = Turn("wide#0", "0", None, "", "solver_0", "", "wide", Action(f"${wide}$\n{'z' * 400}\n{program}"))
     trees = [Tree("wide#0", problem, (turn,)), *shown_run(40)]
     report = build_report(trees, ABOUT)
-    page = opened(trees, report=report, display=Display(prompts), **PHONE)
+    page = opened(trees, report=report, **PHONE)
     open_everything(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 375
-    assert page.evaluate("document.documentElement.clientWidth") == 375
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("document.documentElement.clientWidth") == 390
     for control in page.locator("#controls > :is(input, select, button)").all():
         assert box_of(control)["height"] >= 36  # a finger hits it
 
@@ -205,7 +218,7 @@ def test_a_phone_shows_all_without_scrolling_sideways(opened):
 def test_both_colour_schemes_can_be_read(opened, scheme):
     trees = shown_run(60)
     report = build_report(trees, ABOUT)
-    page = opened(trees, report=report, display=Display(prompts), color_scheme=scheme)
+    page = opened(trees, report=report, color_scheme=scheme)
     open_everything(page)
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, background[4:-1].split(","))) < 200) == (scheme == "dark")
@@ -224,7 +237,7 @@ def test_a_long_run_is_laid_out_in_parts(opened):
     trees = [Tree(f"t{n:03}#0", Problem(f"t{n:03}", "?", "1", "math"), ()) for n in range(450)]
     page = opened(trees)
     expect = playwright.expect
-    expect(page.locator("#shown")).to_have_text("450 of 450")
+    expect(page.locator("#count")).to_have_text("450 of 450")
     assert len(shown_ids(page)) == 200
     page.locator("#more").scroll_into_view_if_needed()
     expect(page.locator("#more")).to_contain_text("400 of 450")
@@ -234,7 +247,7 @@ def test_a_long_run_is_laid_out_in_parts(opened):
 
     # What is not laid out is still found, linked to, and reached by keys.
     page.fill("#query", "t44")
-    expect(page.locator("#shown")).to_have_text("10 of 450")
+    expect(page.locator("#count")).to_have_text("10 of 450")
     page.keyboard.press("Escape")
     assert len(shown_ids(page)) == 200
     page.evaluate("location.hash = 'tree-t449%230'")

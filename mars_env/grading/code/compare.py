@@ -72,10 +72,10 @@ def outputs_match(
     if comparison == "words":
         return _words_match(expected.lower(), actual.lower(), lambda a, b: a == b or _near(a, b, _LEEWAY))
     # Reject an output of the wrong shape before parsing it, so that the work depends on the expected output.
-    wanted, given = _without_empty_ends(expected), _without_empty_ends(actual)
-    if wanted.count("\n") != given.count("\n"):
+    expected_lines, actual_lines = _without_empty_ends(expected), _without_empty_ends(actual)
+    if expected_lines.count("\n") != actual_lines.count("\n"):
         return False
-    lines = zip(wanted.split("\n"), given.split("\n"), strict=True)
+    lines = zip(expected_lines.split("\n"), actual_lines.split("\n"), strict=True)
     if comparison == "stripped":
         return all(
             _line_matches(a.strip(), b.strip(), tolerance) or _words_match(a, b, partial(_near, leeway=0))
@@ -90,9 +90,9 @@ def _without_empty_ends(text: str) -> str:
 
 
 def _words_match(expected: str, actual: str, word_matches: Callable[[str, str], bool]) -> bool:
-    wanted = expected.split()
-    given = actual.split(None, len(wanted))
-    return len(wanted) == len(given) and all(map(word_matches, wanted, given))
+    expected_words = expected.split()
+    actual_words = actual.split(None, len(expected_words))
+    return len(expected_words) == len(actual_words) and all(map(word_matches, expected_words, actual_words))
 
 
 def _near(expected: str, actual: str, leeway: Decimal | int) -> bool:
@@ -118,8 +118,8 @@ def _numbers_match(expected: str, actual: str, tolerance: float | None) -> bool:
         return False
     if not any(c in expected for c in ".eE") and tolerance is None:
         return False  # an integer, and the texts differ
-    wanted = Decimal(expected)
-    return _close(wanted, Decimal(actual), _decimals(expected), tolerance)
+    number = Decimal(expected)
+    return _close(number, Decimal(actual), _decimals(expected), tolerance)
 
 
 def _decimals(text: str) -> int:
@@ -127,9 +127,9 @@ def _decimals(text: str) -> int:
     return max(0, len(mantissa.partition(".")[2]) - int(exponent or 0))
 
 
-def _close(wanted: Decimal, given: Decimal, decimals: int, tolerance: float | None) -> bool:
-    difference = _CONTEXT.abs(_CONTEXT.subtract(wanted, given))
-    scale = max(Decimal(1), _CONTEXT.abs(wanted))
+def _close(expected: Decimal, actual: Decimal, decimals: int, tolerance: float | None) -> bool:
+    difference = _CONTEXT.abs(_CONTEXT.subtract(expected, actual))
+    scale = max(Decimal(1), _CONTEXT.abs(expected))
     if tolerance is not None:
         # Slightly more, so that 0.1 is within 0.1 of 0 when both are written as decimals.
         return difference <= _CONTEXT.multiply(scale, Decimal(tolerance) * Decimal("1.000000001"))
@@ -203,12 +203,12 @@ def _floats_match(expected: float, actual: float, tolerance: float | None) -> bo
 def _mappings_match(expected: dict[Any, Any], actual: Pairs, tolerance: float | None) -> bool:
     if len(actual) != len(expected):
         return False
-    wanted = {str(key): value for key, value in expected.items()}
+    by_text = {str(key): value for key, value in expected.items()}
     for key, value in actual:
         name = str(key) if type(key) is int and key.bit_length() <= 1024 else key
-        if type(name) is not str or name not in wanted:
+        if type(name) is not str or name not in by_text:
             return False
-        if not values_match(wanted.pop(name), value, tolerance=tolerance):
+        if not values_match(by_text.pop(name), value, tolerance=tolerance):
             return False
     return True
 
@@ -294,9 +294,9 @@ def _pieces(value: Any, limit: int, depth: int) -> Iterator[str]:
         yield opening
         for index, item in enumerate(value.items() if isinstance(value, dict) else value):
             yield ", " if index else ""
-            for number, part in enumerate(item if mapping else (item,)):
+            for number, member in enumerate(item if mapping else (item,)):
                 yield ": " if number else ""
-                yield from _pieces(part, limit, depth - 1)
+                yield from _pieces(member, limit, depth - 1)
         yield ("," if isinstance(value, tuple) and len(value) == 1 else "") + closing
     elif isinstance(value, Handle):
         yield f"<{value.kind} object>"

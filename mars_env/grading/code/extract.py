@@ -71,8 +71,8 @@ def asked_names(reference: Any) -> tuple[str, ...]:
         >>> asked_names({"form": "asserts", "entry_point": "f"}), asked_names(None)
         (('f',), ())
     """
-    found = reference if isinstance(reference, Mapping) else {}
-    names = found.get("fn_name"), found.get("entry_point"), found.get("method") and "Solution"
+    tests = reference if isinstance(reference, Mapping) else {}
+    names = tests.get("fn_name"), tests.get("entry_point"), tests.get("method") and "Solution"
     return tuple(name for name in names if isinstance(name, str) and name)
 
 
@@ -114,9 +114,9 @@ def _until_inner_fence(code: str) -> str:
     """
     place, single, double = 0, 0, 0
     for fence in _INNER_FENCE.finditer(code):
-        part = code[place : fence.start()]
-        place, single, double = fence.start(), single + part.count("'"), double + part.count('"')
-        if single % 2 == 0 and double % 2 == 0 and "#" not in part[part.rfind("\n") + 1 :]:
+        before = code[place : fence.start()]
+        place, single, double = fence.start(), single + before.count("'"), double + before.count('"')
+        if single % 2 == 0 and double % 2 == 0 and "#" not in before[before.rfind("\n") + 1 :]:
             return code[:place]
     return code
 

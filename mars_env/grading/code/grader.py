@@ -251,7 +251,7 @@ def _arguments(reference: Mapping[str, Any], test: Mapping[str, Any]) -> list[An
 async def _outputs(lease: Lease, task: Task, program: str) -> tuple[str, ...] | None:
     """A program's result for each test's input; None if it fails on one."""
     stdin = task.reference["form"] == "stdin"
-    found = []
+    results = []
     for test in task.tests:
         try:
             job = (_stdin_job if stdin else _call_job)(task, test, program)
@@ -266,21 +266,21 @@ async def _outputs(lease: Lease, task: Task, program: str) -> tuple[str, ...] | 
         text = await _apart(len(data), output_key if stdin else value_key, data)
         if text is None:
             return None
-        found.append(text)
-    return tuple(found)
+        results.append(text)
+    return tuple(results)
 
 
 async def _judge_stdin(lease: Lease, task: Task, test: Mapping[str, Any], program: str) -> TestResult:
     result = await run_job(lease, _stdin_job(task, test, program), task.limits)
-    shown = f"Input:\n{shortened(test['input'])}"
+    detail = f"Input:\n{shortened(test['input'])}"
     if (ended := badly_ended(result)) is not None:
-        return failure_of(test, ended, f"{shown}\n{errors_shown(result)}", result)
+        return failure_of(test, ended, f"{detail}\n{errors_shown(result)}", result)
     expected, output = shortened(test["output"]), output_shown(result.stdout)
     wrong = TestResult(
         False,
         test["public"],
         "wrong answer",
-        f"{shown}\nExpected output:\n{expected}\nYour output:\n{output}",
+        f"{detail}\nExpected output:\n{expected}\nYour output:\n{output}",
     )
     if task.reference.get("checker"):
         return await _check(lease, task, test, result.stdout, wrong)
@@ -322,8 +322,8 @@ async def _check(
 
 
 async def _run_checker(lease: Lease, task: Task, test: Mapping[str, Any], output: bytes) -> Result:
-    given, expected = (test[name].encode("utf-8", "surrogatepass") for name in ("input", "output"))
-    files = {"input.txt": given, "expected.txt": expected, "output.txt": output}
+    stdin, expected = (test[name].encode("utf-8", "surrogatepass") for name in ("input", "output"))
+    files = {"input.txt": stdin, "expected.txt": expected, "output.txt": output}
     job = Job(source=task.reference["checker"], arguments=tuple(files), files=files)
     limits = replace(task.limits, cpu_seconds=max(10.0, 2 * task.limits.cpu_seconds))
     return await run_job(lease, job, limits, role="checker")
@@ -337,7 +337,7 @@ async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program
         return TestResult(False, public, f"the problem's arguments cannot be sent: {error}", fault=True)
     result = await run_job(lease, job, task.limits)
     arguments = ", ".join(preview(a, SHOWN) for a in _arguments(reference, test))
-    shown = f"Call: {reference['fn_name']}({arguments})"
+    detail = f"Call: {reference['fn_name']}({arguments})"
     sent = await _apart(len(result.data), _read_sent, result.data, test["accept"], reference.get("tolerance"))
     if not sent.right and not any(map(_can_be_returned, test["accept"])):
         why = "the problem's expected result is nested too deeply to be returned"
@@ -346,13 +346,15 @@ async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program
     if sent.kind == "raised" and result.ended is Ended.EXITED:
         ended = f"it raised {sent.shown[:60].strip(chr(39))}"
     if ended is not None:
-        return failure_of(test, ended, f"{shown}\n{errors_shown(result)}", result)
+        return failure_of(test, ended, f"{detail}\n{errors_shown(result)}", result)
     if sent.kind != "result":
-        return failure_of(test, "it returned no value that can be compared", shown, result)
+        return failure_of(test, "it returned no value that can be compared", detail, result)
     if sent.right:
         return TestResult(True, public)
     expected = preview(test["accept"][0], SHOWN)
-    return TestResult(False, public, "wrong answer", f"{shown}\nExpected: {expected}\nReturned: {sent.shown}")
+    return TestResult(
+        False, public, "wrong answer", f"{detail}\nExpected: {expected}\nReturned: {sent.shown}"
+    )
 
 
 def _can_be_returned(expected: Any) -> bool:
@@ -377,8 +379,8 @@ _RESULT = values.encode(("result", 0)).removesuffix(b"0]")
 def _read_sent(data: bytes, accept: Sequence[Any], tolerance: float | None) -> _Sent:
     size = len(data) - len(_RESULT)
     if size > SMALL and not any(has_room_for(expected, size) for expected in accept):
-        shown = f"a value of {size:,} bytes, more than any right one needs"
-        return _Sent("result" if data.startswith(_RESULT) else "", shown=shown)
+        detail = f"a value of {size:,} bytes, more than any right one needs"
+        return _Sent("result" if data.startswith(_RESULT) else "", shown=detail)
     try:
         message = values.decode(data, hashed=False)
     except values.BadValue:

@@ -5,6 +5,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from mars_env.seeds import derive_seed
+
 _REPLACED = """
 Lt GtE  LtE Lt  Gt LtE  GtE Gt  Eq NotEq  NotEq Eq  In NotIn  NotIn In  Is IsNot  IsNot Is  Add Sub  Sub Add
 Mult Add  Div Mult  FloorDiv Mult  Mod FloorDiv  Pow Mult  BitAnd BitOr  BitOr BitAnd  BitXor BitAnd
@@ -37,17 +39,25 @@ def mutants(source: str, n: int, seed: int = 0) -> list[str]:
     original = ast.unparse(tree)
     changes = [change for node in ast.walk(tree) for change in _changes(node)]
     random.Random(seed).shuffle(changes)
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for owner, field, value in changes:
-        if len(found) == n:
+        if len(texts) == n:
             break
         before = getattr(owner, field)
         setattr(owner, field, value)
         text = ast.unparse(tree)
         setattr(owner, field, before)
         if text != original and _compiles(text):
-            found.setdefault(text)
-    return list(found)
+            texts.setdefault(text)
+    return list(texts)
+
+
+def variants_of(problem_id: str, solution: str, n: int) -> list[str]:
+    """At most n mutants of a problem's solution, the same in every call; none if it does not compile."""
+    try:
+        return mutants(solution, n, derive_seed("mutants", problem_id))
+    except (SyntaxError, ValueError):  # for example only a body, which compiles only with the prompt
+        return []
 
 
 def _compiles(text: str) -> bool:
@@ -72,16 +82,20 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str, Any]]:
     elif isinstance(node, (ast.If, ast.While, ast.IfExp)):
         yield node, "test", ast.UnaryOp(ast.Not(), node.test)
     elif isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Name):
-        if node.func.id == "range":
-            last = min(1, len(node.args) - 1)
-            less = ast.BinOp(node.args[last], ast.Sub(), ast.Constant(1))
-            yield node, "args", [*node.args[:last], less, *node.args[last + 1 :]]
-        elif node.func.id in _FUNCTIONS:
-            yield node.func, "id", _FUNCTIONS[node.func.id]
+        yield from _changes_of_call(node, node.func)
     elif isinstance(node, ast.Subscript) and not isinstance(node.slice, (ast.Slice, ast.Tuple)):
         yield node, "slice", ast.BinOp(node.slice, ast.Add(), ast.Constant(1))
     elif isinstance(node, ast.comprehension) and node.ifs:
         yield node, "ifs", []
+
+
+def _changes_of_call(node: ast.Call, function: ast.Name) -> Iterator[tuple[ast.AST, str, Any]]:
+    if function.id == "range":
+        last = min(1, len(node.args) - 1)
+        less = ast.BinOp(node.args[last], ast.Sub(), ast.Constant(1))
+        yield node, "args", [*node.args[:last], less, *node.args[last + 1 :]]
+    elif function.id in _FUNCTIONS:
+        yield function, "id", _FUNCTIONS[function.id]
 
 
 def _other_constants(value: object) -> list[object]:

@@ -2,16 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mars_env.gate import quoted
 from mars_env.sandbox import Ended, Job, Lease, Limits, Result
 
 SHOWN = 400
 """How many characters of an input, output or value feedback shows."""
-
-ATTEMPTS = 3
-"""How often a program is run if a SIGKILL from outside may have ended it."""
 
 SMALL = 16 << 10
 """Up to this many bytes are read directly, on the event loop; more are read in a thread."""
@@ -40,12 +38,19 @@ class Task:
 
 
 async def run_job(lease: Lease, job: Job, limits: Limits, role: str = "") -> Result:
-    """Run a job; run it again if a SIGKILL ended it that no limit explains: it may have come from outside."""
-    for _ in range(ATTEMPTS):
-        result = await lease.run(job, limits, role)
-        if not was_killed(result):
-            break
-    return result
+    """Run a job once; its result is LOST only if a harmless program fails, too."""
+    return await with_control(lease, await lease.run(job, limits, role))
+
+
+async def with_control(lease: Lease, result: Result) -> Result:
+    """The result of a run. One that was killed or lost is LOST exactly if a harmless program fails, too.
+
+    A program may kill itself or break its sandbox: then it was KILLED, because of what it did.
+    """
+    if result.ended is not Ended.LOST and not was_killed(result):
+        return result
+    sound = await lease.is_sound(result.peak_memory)
+    return replace(result, ended=Ended.KILLED if sound else Ended.LOST)
 
 
 def was_killed(result: Result) -> bool:
@@ -87,10 +92,10 @@ _PROGRAM_FILE = re.compile(r'File "[^"\n]*?(?:main|program)\.py"')
 
 
 def errors_shown(result: Result) -> str:
-    """The end of what a program wrote to standard error; a traceback shows only the program's frames."""
+    """The end of standard error, quoted line by line; a traceback shows only the program's frames."""
     end = result.stderr[-SMALL:].decode("utf-8", "replace")
     text = _PROGRAM_FILE.sub('File "program.py"', end).strip()
-    return text if len(text) <= 1000 else "..." + text[-1000:]
+    return quoted(text if len(text) <= 1000 else "..." + text[-1000:])
 
 
 def shortened(text: str) -> str:
@@ -100,7 +105,7 @@ def shortened(text: str) -> str:
 
 
 def output_shown(output: bytes) -> str:
-    """The start of an output, however long it is."""
+    """The start of an output, however long it is, quoted line by line."""
     if len(output) <= SMALL:
-        return shortened(output.decode("utf-8", "replace"))
-    return f"{output[:SMALL].decode('utf-8', 'replace')[:SHOWN]}... ({len(output):,} bytes)"
+        return quoted(shortened(output.decode("utf-8", "replace")))
+    return quoted(f"{output[:SMALL].decode('utf-8', 'replace')[:SHOWN]}... ({len(output):,} bytes)")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # typing itself is slow to import
     from typing import Any
 
 DATA_FD, CHANNEL_FD = 3, 4
-PROGRAM, CASE, REQUESTS = "program.py", "case", "requests"
+PROGRAM, CASE = "program.py", "case"
 DATA_FILE = "mars_env_data"
 """A file used instead of `DATA_FD` where that does not exist: with a remote executor."""
 
@@ -150,13 +150,6 @@ def _show_traceback(error: BaseException) -> None:
 def _serve() -> None:
     """Answer requests over the channel until it ends."""
     _Server().run(*stored_value(CASE))
-
-
-def _replay() -> None:
-    """Answer the requests in the file `REQUESTS`, in order; used where there is no channel."""
-    server = _Replayed(stored_value(REQUESTS))
-    server.run(*stored_value(CASE))
-    server.end()
 
 
 class Proxy:
@@ -320,10 +313,10 @@ class Peer:
     def reply(self, request: Any, containers: list[Any]) -> bytes:
         """The answer to a request. The arguments are sent back too, because a function may change them."""
         operation, target, arguments, keywords = request
-        known = {id(container): number for number, container in enumerate(containers)}
+        numbers = {id(container): number for number, container in enumerate(containers)}
         try:
             result = self.use(operation, target, arguments, keywords)
-            return values.encode(("result", result, arguments, keywords), self.keep, known=known)
+            return values.encode(("result", result, arguments, keywords), self.keep, known=numbers)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             if isinstance(error, StopIteration) and operation == "next":
                 return values.encode(("stop",))
@@ -373,41 +366,12 @@ class _Server(Peer):
         return super().resolve(handle)
 
 
-class _Replayed(_Server):
-    """The program's side where there is no channel: requests from a file, answers to the grader."""
-
-    def __init__(self, requests: list[bytes]) -> None:
-        super().__init__()
-        self.requests = iter(requests)
-        self.answers: list[str] = []  # as strings, which are plain data for the grader
-
-    def read(self) -> bytes | None:
-        """The next request; after the last one it ends at once, whatever the program is doing."""
-        request = next(self.requests, None)
-        if request is None:
-            try:
-                sys.stdout.flush()
-                sys.stderr.flush()
-            finally:
-                self.end()
-                os._exit(0)
-        return request
-
-    def write(self, message: bytes) -> None:
-        """Note an answer."""
-        self.answers.append(message.decode("ascii"))
-
-    def end(self) -> None:
-        """Send all answers to the grader."""
-        send_data(values.encode(self.answers))
-
-
 def describe_exception(error: BaseException) -> tuple[str, Any, str]:
     """The name of an exception's built-in class, its text, and ``module:name`` of a nearer standard class."""
     try:
-        known = [c for c in type(error).__mro__ if _imported(f"{c.__module__}:{c.__name__}") is c]
-        name = next(c.__name__ for c in known if c.__module__ == "builtins")
-        home = "" if known[0].__module__ == "builtins" else f"{known[0].__module__}:{known[0].__name__}"
+        classes = [c for c in type(error).__mro__ if _imported(f"{c.__module__}:{c.__name__}") is c]
+        name = next(c.__name__ for c in classes if c.__module__ == "builtins")
+        home = "" if classes[0].__module__ == "builtins" else f"{classes[0].__module__}:{classes[0].__name__}"
         # A KeyError's text is how its key is written.
         text = error.args[0] if isinstance(error, KeyError) and error.args else ""
         return name, text[:2000] if text and type(text) is str else str(error)[:2000], home
@@ -433,8 +397,8 @@ def rebuild_exception(described: Any, other: type[Exception]) -> BaseException:
     """
     name, text, home = described
     for kind in (_imported(str(home)), _imported(f"builtins:{name}")):
-        wanted = isinstance(kind, type) and issubclass(kind, (Exception, SystemExit, KeyboardInterrupt))
-        if not wanted or issubclass(kind, (StopIteration, StopAsyncIteration)):
+        is_exception = isinstance(kind, type) and issubclass(kind, (Exception, SystemExit, KeyboardInterrupt))
+        if not is_exception or issubclass(kind, (StopIteration, StopAsyncIteration)):
             continue
         new: Any = kind.__new__
         for make in (kind, partial(new, kind)):  # some want more arguments

@@ -7,7 +7,6 @@ proxies that exchange plain data, so a test compares values of Python's own type
 from __future__ import annotations
 
 import builtins
-import os
 import select
 import sys
 import time
@@ -55,7 +54,7 @@ class _ProgramObject(channel.Proxy):
     """Whether a value is being shown to people: then the program is not asked."""
 
     def __hash__(self) -> int:
-        return hash(self._handle.number)  # not by address: a set has the same order in each run
+        return hash(self._handle.number)
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -87,7 +86,7 @@ class _Session(channel.Peer):
     last_call = ""
     """The last call by name and its result, for people."""
 
-    def __init__(self, patience: float = 0.0) -> None:
+    def __init__(self, patience: float) -> None:
         super().__init__()
         self.patience = patience
         self.under_way = self.used = False
@@ -141,64 +140,22 @@ class _Session(channel.Peer):
         """Send the program a request and return its answer, or raise what it raised."""
         if operation != "call":
             return super().ask(operation, target, arguments, keywords)
-        shown = f"{target}({', '.join(map(_short, arguments))})"
+        call = f"{target}({', '.join(map(_short, arguments))})"
         try:
             value = super().ask(operation, target, arguments, keywords)
         except ProgramGone:
             raise
         except BaseException as error:
-            self.last_call = f"{shown} raised {type(error).__name__}: {_short(str(error))}"
+            self.last_call = f"{call} raised {type(error).__name__}: {_short(str(error))}"
             raise
-        self.last_call = f"{shown} returned {_short(value)}"
+        self.last_call = f"{call} returned {_short(value)}"
         return value
-
-
-class _RecordedSession(_Session):
-    """The conversation so far; the first request beyond it is reported, and this run ends.
-
-    Args:
-        requests: Those of earlier runs.
-        answers: The program's answers; the first is to being loaded. None if it ended instead.
-    """
-
-    def __init__(self, requests: list[bytes], answers: list[bytes | None]) -> None:
-        super().__init__()
-        self.requests, self.answers = requests, answers
-        self.at = 0
-        import random
-
-        random.seed(0)  # so that randomised tests make the same requests in each run
-
-    def write(self, message: bytes) -> None:
-        if self.at == len(self.answers):
-            _end(("ask", message.decode("latin-1")))
-        if message != self.requests[self.at - 1]:
-            _end(("unlike",))
-
-    def read(self) -> bytes | None:
-        self.at += 1
-        return self.answers[self.at - 1]
 
 
 def _is_closed(fd: int) -> bool:
     poll = select.poll()
     poll.register(fd, 0)
     return bool(poll.poll(0))
-
-
-def _fix_hashes() -> None:
-    """Restart the interpreter with fixed hashes if they are not: the order of a set depends on them."""
-    if sys.flags.hash_randomization and "PYTHONHASHSEED" not in os.environ:
-        try:
-            os.execve(sys.executable, sys.orig_argv, {**os.environ, "PYTHONHASHSEED": "0"})
-        except OSError:
-            return  # starting programs is not allowed: tests that depend on hashes are detected
-
-
-def _end(report: Any) -> None:
-    """Report and end at once; the tests cannot intercept this as they could an exception."""
-    channel.send_data(values.encode(report))
-    os._exit(0)
 
 
 def _short(value: Any) -> str:
@@ -225,8 +182,8 @@ def _library_name(value: Any) -> str | None:
         return None
     if module != "builtins" and module not in _MODULES:
         return None
-    found = getattr(sys.modules.get(module), name, None)
-    return f"{module}:{name}" if found is value else None
+    named = getattr(sys.modules.get(module), name, None)
+    return f"{module}:{name}" if named is value else None
 
 
 def _names_used(code: types.CodeType) -> set[str]:
@@ -237,10 +194,7 @@ def _names_used(code: types.CodeType) -> set[str]:
 def _main() -> None:
     """Run the suite that the file `SUITE` describes; write the outcomes to the data descriptor."""
     spec = channel.stored_value(SUITE)
-    if "recorded" in spec:
-        _fix_hashes()
-    session = _RecordedSession(*spec["recorded"]) if "recorded" in spec else _Session(spec["patience"])
-    report = _run(spec, session)
+    report = _run(spec, _Session(spec["patience"]))
     sys.stdout.flush()
     channel.send_data(values.encode(report))
 
@@ -332,6 +286,6 @@ def _attempt(code: types.CodeType, candidate: str, namespace: dict[str, Any]) ->
     except ProgramGone as error:
         return error.kind, str(error)
     except BaseException as error:
-        own = isinstance(error, ModuleNotFoundError) and error.name  # one that the program raised has no name
-        return "broken" if own else "raised", f"{type(error).__name__}: {_text(error)}"[:500]
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name  # the program's has no name
+        return "broken" if is_missing else "raised", f"{type(error).__name__}: {_text(error)}"[:500]
     return "passed", ""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.grading.code.mutants import mutants
-from mars_env.seeds import derive_seed
+from mars_env.grading.code.mutants import variants_of
 from mars_env.text import shown
 from mars_env.types import Grader, Problem, Verdict
 
@@ -59,10 +58,7 @@ async def validate_problem(
         first = grades[0]
         why = f"the reference solution is {first.verdict.value}: {first.reason}"
         return Validation(problem.id, False, why, first.verdict)
-    try:
-        wrong = mutants(solutions[right], n_mutants, derive_seed("mutants", problem.id))
-    except (SyntaxError, ValueError):  # for example only a body, which compiles only with the prompt
-        wrong = []
+    wrong = variants_of(problem.id, solutions[right], n_mutants)
     tried = await asyncio.gather(*(grader.grade(problem, fenced(text)) for text in wrong))
     judged = [grade for grade in tried if grade.verdict is not Verdict.UNKNOWN]
     if tried and not judged:
@@ -102,12 +98,14 @@ async def validate_problems(
 
     async def one(grader: Grader, problem: Problem) -> Validation:
         async with gate:
-            found = await validate_problem(problem, grader, n_mutants=n_mutants, least_caught=least_caught)
+            validation = await validate_problem(
+                problem, grader, n_mutants=n_mutants, least_caught=least_caught
+            )
             if on_progress is not None:
-                on_progress(found)
-            return found
+                on_progress(validation)
+            return validation
 
     if grader is not None:
         return list(await asyncio.gather(*(one(grader, problem) for problem in problems)))
-    async with aclosing(CodeGrader()) as own:
-        return list(await asyncio.gather(*(one(own, problem) for problem in problems)))
+    async with aclosing(CodeGrader()) as new_grader:
+        return list(await asyncio.gather(*(one(new_grader, problem) for problem in problems)))

@@ -34,6 +34,7 @@ _ATTRIBUTES = {
 """Classes that pass, and the attributes that rebuild an object; Decimal's is its string."""
 _HOMES = {name: home for home, _, name in (key.rpartition(".") for key in (*_ATTRIBUTES, "decimal.Decimal"))}
 _SEQUENCES = ((list, "list"), (tuple, "tuple"), (set, "set"), (frozenset, "frozenset"))
+_SCALARS = (int, float, complex, str, bytes)
 _MAPPINGS = ("dict", "Counter", "OrderedDict")
 
 
@@ -105,19 +106,8 @@ class _Writer:
     def tree(self, value: Any, depth: int) -> Any:
         if depth == 0:
             raise BadValue("the value is nested too deeply")
-        if value is None or value is True or value is False:
-            return value
-        if isinstance(value, int):
-            number = int(value)
-            return number if -(1 << 63) <= number < 1 << 63 else ["int", hex(number)]
-        if isinstance(value, float):
-            return float(value)
-        if isinstance(value, complex):
-            return ["complex", value.real, value.imag]
-        if isinstance(value, str):
-            return str.__str__(value)
-        if isinstance(value, bytes):
-            return ["bytes", bytes.decode(value, "latin-1")]
+        if value is None or isinstance(value, _SCALARS):
+            return _scalar(value)
         if id(value) in self.seen:
             return ["seen", self.seen[id(value)]]
         if isinstance(value, (list, tuple, set, frozenset, bytearray, dict)) or _is_deque(value):
@@ -151,6 +141,22 @@ class _Writer:
             if name == "tuple" and self.named and (names := _field_names(value)):
                 head = ["named", names]
         return [*head, *(self.tree(item, depth) for item in items)]
+
+
+def _scalar(value: Any) -> Any:
+    """A value that holds no others, of its type or one derived from that."""
+    if isinstance(value, complex):
+        return ["complex", value.real, value.imag]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, bytes):
+        return ["bytes", bytes.decode(value, "latin-1")]
+    if isinstance(value, float):
+        return float(value)
+    if value is None or value is True or value is False:
+        return value
+    number = int(value)
+    return number if -(1 << 63) <= number < 1 << 63 else ["int", hex(number)]
 
 
 def _field_names(value: Any) -> str:
@@ -278,18 +284,23 @@ class _Reader:
                 return self.items("tuple", items, depth - 1, names)
             case ["handle", int(number), str(kind), bool(plain)]:
                 return self.resolve(Handle(number, kind, plain))
+            case ["bytearray", str(text)]:
+                self.seen.append(bytearray(text.encode("latin-1")))
+                return self.seen[-1] if self.hashed else Handle(-1, "bytearray")
+        return self.special(tree, depth)
+
+    def special(self, tree: Any, depth: int) -> Any:
+        """A value that is neither plain JSON nor a container."""
+        match tree:
             case ["int", str(digits)]:
                 return int(digits, 16)
             case ["standard", str(name), arguments]:
-                found = self.value(arguments, depth - 1)
-                return _rebuild(name, found) if self.hashed else Handle(-1, name)
+                values = self.value(arguments, depth - 1)
+                return _rebuild(name, values) if self.hashed else Handle(-1, name)
             case ["complex", int() | float() as real, int() | float() as imaginary]:
                 return complex(real, imaginary) if self.hashed else Handle(-1, "complex")
             case ["bytes", str(text)]:
                 return text.encode("latin-1") if self.hashed else Handle(-1, "bytes")
-            case ["bytearray", str(text)]:
-                self.seen.append(bytearray(text.encode("latin-1")))
-                return self.seen[-1] if self.hashed else Handle(-1, "bytearray")
         raise BadValue(f"no value is written as {str(tree)[:40]}")
 
     def changed(self, original: Any, tree: Any, depth: int) -> Any:

@@ -6,13 +6,11 @@ number), then values. `_FORMS` says which comparison belongs to which shapes. In
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
-from itertools import permutations
+from collections.abc import Callable, Sequence
 
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
-from mars_env.grading.math.expressions import COUNTERS, fixed_value, proportional, same_expression, same_line
+from mars_env.grading.math.expressions import COUNTERS, proportional, same_expression, same_line
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators, substitute
 from mars_env.grading.math.sets import same_set, set_like, variable_of
 from mars_env.grading.math.shapes import (
@@ -39,7 +37,7 @@ from mars_env.grading.math.shapes import (
 from mars_env.grading.math.units import Unit, letter_unit, scaled, time_span, value_and_unit
 from mars_env.grading.math.vectors import in_plain
 
-_MAX_ITEMS, _MAX_CONSTANTS = 64, 4
+_MAX_ITEMS = 64
 Compare = Callable[[Node, Node, float | None], bool]
 """A comparison of a reference, an answer, with a tolerance."""
 
@@ -81,17 +79,14 @@ def _matches(r: Node, a: Node, tolerance: float | None) -> bool:
         return False
 
 
-def _each(r: Sequence[Node], a: Sequence[Node], tolerance: float | None) -> bool:
+def _pairwise(r: Sequence[Node], a: Sequence[Node], tolerance: float | None) -> bool:
     return len(r) == len(a) and all(_same(x, y, tolerance) for x, y in zip(r, a, strict=True))
-
-
-# -- words, times, ratios, residues ----------------------------------------------------------
 
 
 def _numeral(r: Node, a: Node, tolerance: float | None) -> bool:
     """Whether an answer has a reference's digits, and its base or none: ``400_5`` is not ``202_7``."""
     *steps, last = a.args if is_equation(a) else (a,)
-    values = {exact_value(part, WORKER_BITS) for part in (*steps, last) if not is_label(part)}
+    values = {exact_value(node, WORKER_BITS) for node in (*steps, last) if not is_label(node)}
     written, digits = in_base(last), in_base(r)
     return len(values) == 1 and written in (digits, (digits[0], ""))  # type: ignore[index]
 
@@ -121,14 +116,14 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
     main2, *remarks2 = a.args
     names2 = integer_names(remarks2)
     if r.kind == "where" and not names2 and not integer_names(r.args[1:]):
-        return _each(r.args, a.args, tolerance)  # one of several cases
+        return _pairwise(r.args, a.args, tolerance)  # one of several cases
     if r.kind != "where":  # the reference leaves "for every integer k" unsaid
         indices = {
-            part.name.partition("_")[2] for main in (r, main2) for part in main.walk() if part.kind == "sym"
+            node.name.partition("_")[2] for main in (r, main2) for node in main.walk() if node.kind == "sym"
         }
-        said = bool(names2) and {*names2} <= COUNTERS & free_symbols(r)
-        if said:
-            whole = all(part.args[1].value == "Z" or part.args[0].value in indices for part in remarks2)
+        is_counted = bool(names2) and {*names2} <= COUNTERS & free_symbols(r)
+        if is_counted:
+            whole = all(remark.args[1].value == "Z" or remark.args[0].value in indices for remark in remarks2)
             return whole and _same(r, main2, tolerance)
         unsaid = (COUNTERS - indices) & free_symbols(Node("list", tuple(map(value_of, items_of(r)))))
         used = {*names2} & free_symbols(main2)
@@ -137,7 +132,7 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
         r = Node("where", (r, substitute(remarks2[0], remarks2[0].args[0], Node("sym", value=min(unsaid)))))
     main, *remarks = r.args
     names = integer_names(remarks)
-    alike = names and names2 and {part.args[1] for part in remarks} == {part.args[1] for part in remarks2}
+    alike = names and names2 and _sets_of(remarks) == _sets_of(remarks2)
     if not alike:
         return False
     items, items2 = ([as_interval(item) or value_of(item) for item in items_of(m)] for m in (main, main2))
@@ -182,14 +177,16 @@ def _ratio(r: Node, a: Node, tolerance: float | None) -> bool:
     return len(ratio.args) == 2 and same_expression(Node("div", ratio.args), other)
 
 
-# -- collections -----------------------------------------------------------------------------
+def _sets_of(remarks: Sequence[Node]) -> set[Node]:
+    """Of "for every k in Z" and the like, the sets."""
+    return {remark.args[1] for remark in remarks}
 
 
 def _collection(r: Node, a: Node, tolerance: float | None) -> bool:
     for this, other in ((r, a), (a, r)):
         values = values_by_name(this)
         if values is not None and other.kind == "group":
-            return _each(other.args, values, tolerance)
+            return _pairwise(other.args, values, tolerance)
         if names_collection(this):
             return _same(value_of(r), value_of(a), tolerance)
     joiners = {r.value, a.value}
@@ -201,7 +198,7 @@ def _collection(r: Node, a: Node, tolerance: float | None) -> bool:
             return False  # values of several names, and of one or of none
         values, values2 = (tuple(map(value_of, node.args)) for node in (r, a))
         # "2 or 3" does not say which is p and which is q
-        return "or" not in joiners and _each(values, values2, tolerance)
+        return "or" not in joiners and _pairwise(values, values2, tolerance)
     if joiners == {"and", "or"} and all(item.kind == "sym" for item in (*r.args, *a.args)):
         return False  # a statement of logic, not a list of values
     items, items2 = items_of(r), items_of(a)
@@ -213,11 +210,11 @@ def _collection(r: Node, a: Node, tolerance: float | None) -> bool:
 
 
 def _distinct(items: tuple[Node, ...], tolerance: float | None) -> tuple[Node, ...]:
-    kept: list[Node] = []
+    merged: list[Node] = []
     for item in items[:_MAX_ITEMS]:
-        if not any(_matches(item, other, tolerance) for other in kept):
-            kept.append(item)
-    return tuple(kept) + items[_MAX_ITEMS:]
+        if not any(_matches(item, other, tolerance) for other in merged):
+            merged.append(item)
+    return tuple(merged) + items[_MAX_ITEMS:]
 
 
 def _all_paired(r: Sequence[Node], a: Sequence[Node], tolerance: float | None) -> bool:
@@ -239,8 +236,8 @@ def _paired(r: Sequence[Node], a: Sequence[Node], same: Callable[[Node, Node], b
 
 def _group(r: Node, a: Node, tolerance: float | None) -> bool:
     if r.kind != a.kind:  # a vector may be written as a row or a column, but a matrix is no vector
-        return _each(_components(r), _components(a), tolerance)
-    return (r.value == a.value or len(r.args) > 2) and _each(r.args, a.args, tolerance)
+        return _pairwise(_components(r), _components(a), tolerance)
+    return (r.value == a.value or len(r.args) > 2) and _pairwise(r.args, a.args, tolerance)
 
 
 def _components(node: Node) -> tuple[Node, ...]:
@@ -250,9 +247,6 @@ def _components(node: Node) -> tuple[Node, ...]:
     if len(node.args) == 1:
         return node.args[0].args
     return tuple(row.args[0] if len(row.args) == 1 else row for row in node.args)
-
-
-# -- regions and equations -------------------------------------------------------------------
 
 
 def _region(r: Node, a: Node, tolerance: float | None) -> bool:
@@ -265,12 +259,12 @@ def _region(r: Node, a: Node, tolerance: float | None) -> bool:
         pass  # two variables, or end points with variables: compare by form
     first, second = as_interval(r), as_interval(a)
     if first is not None and second is not None:
-        return first.value == second.value and _each(first.args, second.args, tolerance)
+        return first.value == second.value and _pairwise(first.args, second.args, tolerance)
     if r.kind == a.kind == "relation":
         return _equation(r, a, tolerance)
     if (r.kind, r.value) != (a.kind, a.value):
         return False
-    return (_each if r.value == "setminus" else _all_paired)(r.args, a.args, tolerance)
+    return (_pairwise if r.value == "setminus" else _all_paired)(r.args, a.args, tolerance)
 
 
 def _equation(r: Node, a: Node, tolerance: float | None) -> bool:
@@ -322,9 +316,6 @@ def _value(equation: Node, tolerance: float | None) -> Node:
     if any(free_symbols(step) <= named and not _same(step, last, tolerance) for step in steps):
         raise Unreadable("the two sides of an equation differ")
     return last
-
-
-# -- numbers, with and without units ---------------------------------------------------------
 
 
 def _measure(r: Node, a: Node, tolerance: float | None) -> bool:
@@ -406,38 +397,3 @@ _FORMS: tuple[tuple[Callable[[Node], bool], Callable[[Sequence[bool]], bool], Co
     (lambda node: True, any, _measure),
 )
 """A shape, which of the two sides must have it, and the comparison then; the first row that fits decides."""
-
-
-# -- constants of integration ----------------------------------------------------------------
-
-
-def with_constants_of(reference: Node, answer: Node, letters: str) -> Iterator[Node]:
-    r"""An answer with its constants of integration named as in the reference, in every way.
-
-    Their names begin with one of the letters. A constant that is added to a function takes up any number.
-
-    Example:
-        >>> from mars_env.grading.math.parser import read_answer
-        >>> r, a = read_answer(r"\frac{\sin^2 x}{2} + C"), read_answer(r"-\frac{\cos^2 x}{2} + k")
-        >>> r in with_constants_of(r, a, "C k"), r in with_constants_of(r, read_answer("x^2 + k"), "C k")
-        (True, False)
-    """
-    reference, answer = normal(reference), normal(answer)
-    theirs, mine = (
-        [
-            Node("sym", value=name)
-            for name in sorted(free_symbols(node))
-            if name.partition("_")[0] in letters.split()
-        ]
-        for node in (reference, answer)
-    )
-    fresh = [Node("sym", value=f"constant {k}") for k in range(len(mine))]
-    answer = reduce(lambda node, pair: substitute(node, *pair), zip(mine, fresh, strict=True), answer)
-    for names in permutations(theirs) if len(theirs) == len(mine) <= _MAX_CONSTANTS else ():
-        renamed = reduce(lambda node, pair: substitute(node, *pair), zip(fresh, names, strict=True), answer)
-        yield renamed
-        first, second = value_of(reference), value_of(renamed)
-        if len(names) == 1 and {first.kind, second.kind} <= EXPRESSIONS:
-            plus = Node("add", (substitute(first, names[0], num(0)), names[0]))
-            if _matches(first, plus, None) and fixed_value(Node("add", (first, Node("neg", (second,))))):
-                yield reference

@@ -74,14 +74,8 @@ class _Evaluator:
             return self.checked(+_CONSTANTS[node.name])
         if kind == "add":
             return self.sum(list(map(self.value, args)))
-        if kind == "neg":
-            return -self.value(args[0])
-        if kind == "mul":
-            return self.checked(self.value(args[0]) * self.value(args[1]))
-        if kind == "div":
-            return self.checked(self.value(args[0]) / self.value(args[1]))
-        if kind == "pow":
-            return self.checked(self.power(*args))
+        if kind in ("neg", "mul", "div", "pow"):
+            return self.checked(self.arithmetic(kind, args))
         if kind == "call":
             return self.checked(self.call(node))
         if kind == "quantity" and node.value in ("deg", "%"):
@@ -90,11 +84,19 @@ class _Evaluator:
             return self.series(node)
         raise Unreadable(f"a {kind} has no numerical value")
 
+    def arithmetic(self, kind: str, args: tuple[Node, ...]) -> Any:
+        if kind == "pow":
+            return self.power(*args)
+        first = self.value(args[0])
+        if kind == "neg":
+            return -first
+        return first * self.value(args[1]) if kind == "mul" else first / self.value(args[1])
+
     def fraction(self, value: Any) -> Any:
         return self.checked(_MP.mpf(value.numerator) / value.denominator)
 
     def checked(self, value: Any) -> Any:
-        """Refuse values too large or too small for the digits in use."""
+        """A value; raises if it is too large or too small for the digits in use."""
         if not _MP.isfinite(value):
             raise Undefined("an infinite value")
         if self.real and isinstance(value, _MP.mpc):
@@ -125,7 +127,7 @@ class _Evaluator:
         return _MP.power(base, exponent)
 
     def guard(self, base: Any, exponent: Any) -> None:
-        """Refuse a power before it is computed if its logarithm is too large."""
+        """Raise before a power is computed whose logarithm is too large."""
         size = abs(_MP.log(abs(base))) * abs(exponent) / 2.302585
         if size > _MAX_DIGITS:
             raise OverLimit("a power is larger than the limit")

@@ -153,8 +153,8 @@ def same_line(a: Node, name: str, b: Node, name2: str, *, shift: bool) -> bool:
     """
     joint = a.kind == b.kind == "group" and a.value == b.value and len(a.args) == len(b.args)
     pairs = zip(a.args, b.args, strict=True) if joint else [(a, b)]
-    found = {_steps_apart(x, name, y, name2) for x, y in pairs}
-    return len(found) == 1 and None not in found and (shift or found == {(0, True)})
+    steps = {_steps_apart(x, name, y, name2) for x, y in pairs}
+    return len(steps) == 1 and None not in steps and (shift or steps == {(0, True)})
 
 
 def _steps_apart(a: Node, name: str, b: Node, name2: str) -> tuple[int, bool] | None:

@@ -1,71 +1,79 @@
-r"""Finds the final answer of a completion: a pure function, linear in the length of the text.
+r"""Finds the final answer of a completion: a function of its text alone, linear in its length.
 
-The first stage that finds something decides: the last ``\boxed{...}`` (`boxes.py`; a later "answer is"
-replaces it), the last marker such as "the answer is" (`vocabulary.py`), the end of the text
-(`closing.py`). What is negated, hedged, corrected, conditional or quoted is no answer (`doubt.py`).
+1. The last ``\boxed{...}`` or ``\fbox{...}``, with the boxes joined to it and the sign before it:
+   "\boxed{2} and \boxed{3}" is ``2, 3``. Nothing after it is read.
+2. Without a box, what follows the last marker ("the answer is", "Answer:", "####", "<answer>", "答案是"), up
+   to the end of its sentence.
+3. Without a marker, the last line, or the bold type that is its last sentence, if it is a number, a formula
+   between delimiters, or bold.
+4. Otherwise there is no answer.
+
+Only the model's own message is read: neither thinking, nor what follows a control token of a chat template.
 """
 
 import re
+from typing import NamedTuple
 
-from mars_env.grading.math.boxes import UNCLOSED_BOX, VALUE, Extraction, boxed
-from mars_env.grading.math.closing import closing_value, list_items
-from mars_env.grading.math.doubt import doubtful, is_conditional, is_denied, without_quotations
-from mars_env.grading.math.remarks import without_checks
-from mars_env.grading.math.sentences import BOLD, clause, only_number, stated, undelimited
-from mars_env.grading.math.tokens import as_ascii, escape_money
-from mars_env.grading.math.vocabulary import CORRECTION, MARKER, MARKER_WORDS, WITHDRAWAL
 from mars_env.grading.message import own_message
 from mars_env.grading.thinking import UNCLOSED_THINKING, after_thinking
 
-_WITHDRAWN = Extraction(None, "the answer is withdrawn")
+NO_ANSWER = "no answer was found"
+NO_BOX = "no boxed answer was found"
+UNCLOSED_BOX = "the last box is not closed"
+EMPTY_BOX = "the last box is empty"
 
-_MEANT_INSTEAD = re.compile(
-    r"(?:\bI\s+meant?(?:\s+to\s+(?:say|write|put|box))?|\bmake\s+(?:that|it)|\b(?:sorry|oops|correction|actually)\b"
-    r"|\b(?:no|rather)\s?[,:;–—]"
-    r"|\b(?:sorry|oops|wait|no|actually|edit|I\s+was\s+wrong|I\s+made\s+an?\s+(?:error|mistake))\b[.]?[^.\n]{0,100}?"
-    r"\b(?:it|that|this|the\s+(?:\w+\s+)?(?:answer|value|result))(?:[’']s|\s+is|\s+should\s+(?:be|have\s+been)))"
-    rf"[\s:,.!–—-]{{1,9}}{VALUE}",
+_BOX_TOKEN = re.compile(r"\\{1,2}(?:boxed|fbox)(?![A-Za-z])[ \t\n]*|\\.|[{}]", re.DOTALL)
+_BARE_CONTENT = re.compile(r"\\[A-Za-z]+(?:\{[^{}]{0,200}\}){0,2}|[-+]?[\w./]{1,200}")
+_NAME = r"(?:[A-Za-z](?:_\{?\w{1,3}\}?)?|\\[a-z]{2,7})"
+_JOINT = re.compile(
+    r"(?:[\s$&{}.,;、…]|\\(?:q?quad|text|mbox|mathrm|[,;:! ()\[\]\\])|\b(?:and|or)\b|[和与及]|或者?)*"
+    rf"(?:{_NAME}\s*=[\s$]*)?",
     re.IGNORECASE,
 )
-_REMARK_ON_THE_ANSWER = re.compile(
-    r"(?:also\s+)?(?:unique|correct|right|clear|obvious|independent|consistent|verified|confirmed|valid|reasonable"
-    r"|positive|as\s+follows|an?\s(?!=)|the\s+same|in\s+the|well\b|plausible|always)",
-    re.IGNORECASE,
-)
-_ANOTHERS = re.compile(r"\b(?:book|hint|key|given|part|first|previous|smaller|simpler)\b", re.IGNORECASE)
-_NEXT = re.compile(
-    r"^[ \t*#_]*(?:Question|Problem|Q|Human|User|Instruction|题目|问题)[ \t*_]*:", re.MULTILINE
-)
-_ANSWERED = re.compile(
-    r"\\(?:boxed|fbox)(?![A-Za-z])|^A[ \t]*:[ \t]*\$?-?\d[\d.,/]*%?[ \t]*$"
-    rf"|(?:{MARKER.pattern})(?=[ \t*$\\({{]*(?:-?\d|(?:[A-Z]|yes|no)\b|\\))",
+_OR = re.compile(r"\bor\b|或", re.IGNORECASE)
+_AND = re.compile(r"[,;、和与及]|and|quad", re.IGNORECASE)
+_NAME_BEFORE = re.compile(rf"(?<![\w\\}}])({_NAME})\s*=[\s$]*\Z")
+_SIGN_BEFORE = re.compile(r"(?:[=$({\s]|\A)(?:(\\pm)\s*|[-−])\Z|[=$({]\s*[-−](?:\s|\\[,:;!])*\Z")
+
+_MARKER = re.compile(
+    r"\banswers?\b[ \t*]*(?:is|are|[:：=])[\s*:：]*|^[ \t#*]*(?:final[ \t]+)?answer[ \t*]*\n\s*"
+    r"|(?<!#)####[ \t]+|<answer>\s*|^A:[ \t]*(?=[^\n]*\s*\Z)|答案(?:是|为|[:：])[\s*:：]*",
     re.IGNORECASE | re.MULTILINE,
 )
-_TO_GRADER = re.compile(
-    r"^[ \t*#_(\[]*(?:note (?:to|for) (?:the )?|)grader(?:['’]s)?(?: note| instructions?)?[ \t*_]*:",
-    re.IGNORECASE | re.MULTILINE,
+_LINE = re.compile(r"(?:\\\[.*?\\\]|\$\$.*?\$\$|[^\n])+", re.DOTALL)
+_SENTENCE = re.compile(
+    r"(?:\\\[.*?\\\]|\$\$.*?\$\$|\$[^$\n]*\$|\\\(.*?\\\)|\.(?!\s|\*|\Z)|<(?!/)|[^\n。.<])+", re.DOTALL
 )
-_COMMENT = re.compile(r"(?:^|(?<=[.;:!?,]))[ \t]*(?<!\\)%[ \t][^\n]*", re.MULTILINE)
-_EVERY_INTEGER = re.compile(
-    r"(?<!\s),?\s+(?:where|with|for)\s+(?:(?:any|all|every|each)\s+integers?\s+\$?([a-z])\$?"
-    r"|\$?([a-z])\$?\s+(?:is\s+)?(?:an|any)(?:\s+arbitrary)?\s+integer)(?=\.?\s*\Z)"
-)
-_END_MARK = re.compile(r"(?<!\s)\s*\$?\\(?:blacksquare|square|Box|qed)\$?\.?\s*\Z")
-_TAIL = 20_000  # so many characters at the end of a text the stages after the box search
-_LAST = 200  # so many characters at its end may say "for every integer k", or end a proof
-_AFTERTHOUGHT = 120  # so many characters after an answer may say that it was wrong
+_BOLD_SENTENCE = re.compile(r"[.!?:。：]\s*(\*\*[^*]+\*\*)\Z")
+_NUMBER = re.compile(r"[-+−]?\\?[$€£]?\.?\d[\d.,/]*(?:[ \t]*\\?%)?")
+_DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
+_LEFT, _RIGHT = ("$", "\\(", "\\[", "**"), ("$", "\\)", "\\]", "**")
+_TAIL = 5000
+"""So many characters at the end of a text may hold an answer without a box."""
 
 
-def extract_answer(
-    text: str, *, strict: bool = False, statement: str = "", reference: str = ""
-) -> Extraction:
+class Extraction(NamedTuple):
+    """The answer's own text and how it was found, or None and why there is none."""
+
+    answer: str | None
+    how: str
+
+
+class _Box(NamedTuple):
+    """Where a box starts, where its content starts and ends, and where the box ends."""
+
+    start: int
+    low: int
+    high: int
+    end: int
+
+
+def extract_answer(text: str, *, strict: bool = False) -> Extraction:
     r"""The final answer of a completion.
 
     Args:
         text: What a model wrote; anything at all.
-        strict: Take only boxes, from the unchanged text.
-        statement: The problem. With it, a last sentence about what it asks for is read.
-        reference: With it, more endings are read: of several readings, the one that gives the reference.
+        strict: Take boxes only. Use it for training, where a model learns to write one.
 
     Returns:
         The answer as written in the text, without outer delimiters, and how it was found;
@@ -74,104 +82,121 @@ def extract_answer(
     Example:
         >>> extract_answer(r"First \boxed{24}, no: \boxed{\frac{50}{2}}.")
         Extraction(answer='\\frac{50}{2}', how='box')
-        >>> extract_answer("The answer is **25**.")
-        Extraction(answer='25', how='marker')
+        >>> extract_answer("The answer is **25**."), extract_answer("The answer is 25.", strict=True).answer
+        (Extraction(answer='25', how='marker'), None)
     """
     message = text if strict else own_message(text)
-    own = None if message is None else after_thinking(message if strict else as_ascii(message))
-    if own is None:
+    final = None if message is None else after_thinking(message)
+    if final is None:
         return Extraction(None, UNCLOSED_THINKING)
-    text = own if strict else _own_part(own)
-    found = boxed(text, strict=strict)
-    if found is None:
-        none = Extraction(None, "no boxed answer was found")
-        return none if strict else _unboxed(text[-_TAIL:].rstrip(), statement, reference)
-    box, end = found
-    return box if strict or box.how == UNCLOSED_BOX else _corrected(text[end:][-_TAIL:], statement, box)
+    if "\\boxed" in final or "\\fbox" in final:
+        return _last_boxes(final)
+    if strict:
+        return Extraction(None, NO_BOX)
+    answer, how = _after_marker(final[-_TAIL:])
+    return Extraction(answer, how) if answer else Extraction(None, NO_ANSWER)
 
 
-def _own_part(text: str) -> str:
-    """The text up to another problem or a word to the grader, without LaTeX's comments after a box."""
-    answered = _ANSWERED.search(text) if _NEXT.search(text) else None
-    if answered and (another := _NEXT.search(text, answered.end())):
-        text = text[: another.start()]
-    if "grader" in text.lower() and (said := _TO_GRADER.search(text)):
-        text = text[: said.start()]
-    box = text.find("\\boxed") if "%" in text else -1
-    return text if box < 0 else text[:box] + _COMMENT.sub("", text[box:])
+def _last_boxes(text: str) -> Extraction:
+    """The last box and the boxes joined to it."""
+    boxes, unclosed = _find_boxes(text)
+    if unclosed >= 0 and (not boxes or unclosed > boxes[-1].start):
+        return Extraction(None, UNCLOSED_BOX)
+    if not boxes:
+        return Extraction(None, NO_BOX)
+    chain, joiner = _joined(text, boxes)
+    contents = [text[box.low : box.high].strip() for box in chain]
+    if not contents[-1]:
+        return Extraction(None, EMPTY_BOX)
+    start = chain[0].start
+    if sign := _SIGN_BEFORE.search(text, max(0, start - 6), start):
+        contents[0] = (sign[1] or "-") + (contents[0] if contents[0].isdigit() else f" ({contents[0]})")
+    names = [_name_before(text, box) for box in chain]
+    if all(names) and len(chain) == len({*names}) > 1:
+        contents = [f"{name} = {content}" for name, content in zip(names, contents, strict=True)]
+    distinct = list(dict.fromkeys(contents))
+    return Extraction(joiner.join(distinct), "box" if len(distinct) == 1 else "boxes")
 
 
-def _corrected(after: str, statement: str, found: Extraction) -> Extraction:
-    """The answer found in boxes, unless the text after them states another answer or withdraws it."""
-    later = _marked(after, statement, boxed=True) or _meant(after)
-    if later:
-        return Extraction(later, "marker")
-    return _WITHDRAWN if WITHDRAWAL.search(after) else found
+def _name_before(text: str, box: _Box) -> str | None:
+    r"""``x`` in ``x = \boxed{5}``."""
+    match = _NAME_BEFORE.search(text, max(0, box.start - 40), box.start)
+    return match[1] if match else None
 
 
-def _meant(text: str) -> str | None:
-    """The value that a text puts in an answer's place: "sorry, I meant 6"."""
-    meant = _MEANT_INSTEAD.search(text)
-    return None if meant is None or is_denied(text, meant.start()) else undelimited(meant[1])
+def _joined(text: str, boxes: list[_Box]) -> tuple[list[_Box], str]:
+    """The last box after those that are joined to it, and what joins them."""
+    chain, joiner = [boxes[-1]], ", "
+    for box in reversed(boxes[-20:-1]):
+        between = text[box.end : chain[0].start]
+        if len(between) > 40 or not _JOINT.fullmatch(between):
+            break
+        chain.insert(0, box)
+        if _OR.search(between) or not _AND.search(between):
+            joiner = r" \text{ or } "  # nothing says that both are meant
+    return chain, joiner
 
 
-def _unboxed(text: str, statement: str, reference: str) -> Extraction:
-    text, end = text[:-_LAST], _END_MARK.sub("", text[-_LAST:])
-    text += _EVERY_INTEGER.sub(r", $\1\2\\in\\mathbb{Z}$", end) if "integer" in end else end
-    text = without_checks(text)
-    inner = undelimited(text.rpartition("<answer>")[2].partition("</answer>")[0])
-    if inner and "<answer>" in text:
-        return (
-            Extraction(stated(inner) or inner, "marker")
-            if len(inner) <= 400
-            else _unboxed(inner, statement, reference)
-        )
-    said = _marked(text, statement)
-    if said is None:
-        value = closing_value(text, statement, reference)
-        return Extraction(value, "last line") if value else Extraction(None, "no answer was found")
-    if meant := _meant(text[-200:]):
-        return Extraction(meant, "marker")
-    _, found, after = text.rpartition(said)
-    return _WITHDRAWN if found and CORRECTION.search(after[:_AFTERTHOUGHT]) else Extraction(said, "marker")
+def _find_boxes(text: str) -> tuple[list[_Box], int]:
+    """The outermost boxes of a text, and where the last unclosed box starts (-1 if there is none)."""
+    first = min(place for place in (text.find("\\boxed"), text.find("\\fbox")) if place >= 0)
+    boxes, last = list[_Box](), len(text.rstrip(" $"))
+    braces: list[tuple[int, int]] = []  # for each open brace: its position, and its box's start or -1
+    unclosed = pending = -1  # `pending` starts a box that the next brace opens
+    for match in _BOX_TOKEN.finditer(text, first):
+        token, end = match.group(), match.end()
+        if token == "{":
+            braces.append((match.start(), pending))
+            pending = -1
+        elif token == "}" and braces:
+            opened, start = braces.pop()
+            if start >= 0:
+                while boxes and boxes[-1].start > start:  # boxes inside this one belong to it
+                    boxes.pop()
+                boxes.append(_Box(start, opened + 1, match.start(), end))
+        elif len(token) > 2:
+            if text.startswith("{", end):
+                pending = match.start()
+            elif bare := _BARE_CONTENT.match(text, end):
+                boxes.append(_Box(match.start(), end, bare.end(), bare.end()))
+            elif end >= last:
+                unclosed = match.start()
+    return boxes, max([unclosed, *(start for _, start in braces)])
 
 
-def _marked(text: str, statement: str, *, boxed: bool = False) -> str | None:
-    """What follows the last marker of a text that is about its problem; None if there is none.
-
-    A marker about another case ("for n = 1, the answer is 3") does not count, unless it corrects a box.
-    After a box, only values count.
-    """
-    lower = text.lower()
-    if not any(word in lower for word in MARKER_WORDS):
-        return None
-    for marker in reversed(list(MARKER.finditer(without_quotations(text)))[-12:]):
-        place = marker.start()
-        if is_denied(text, place) or _ANOTHERS.search(marker[0]):
-            continue
-        corrects = boxed and CORRECTION.search(text[:place])
-        if is_conditional(text, place, statement) and not corrects:
-            continue
-        said, value = _after(text, marker)
-        if said is not None and (value or not boxed):
-            return said
-    return None
+def _after_marker(text: str) -> tuple[str, str]:
+    """What follows the last marker, or the last line if that is a value; empty if there is neither."""
+    markers = list(_MARKER.finditer(text))
+    if not markers:
+        return _last_line(text), "last line"
+    marker = markers[-1]
+    until = _LINE if "\n" in marker.group() else _SENTENCE  # on a line of its own, "1." may begin a list
+    match = until.match(text, marker.end())
+    return undelimited(match.group()) if match else "", "marker"
 
 
-def _after(text: str, marker: re.Match[str]) -> tuple[str | None, bool]:
-    """What follows a marker, and whether it is a value; None for nothing, a question, or a remark."""
-    if marker.group().rstrip("*_ \t\n:").endswith("s") and (items := list_items(text[marker.end() :])):
-        return ", ".join(items), True
-    said, asked = clause(escape_money(text[marker.end() : marker.end() + 5000]))
-    if not said or asked or _REMARK_ON_THE_ANSWER.match(said):
-        return None, False
-    if said.startswith("~") and text[marker.end() : marker.end() + 9].lstrip(" *_").startswith("~"):
-        return rf"\approx {said[1:]}", False
-    if value := stated(said):
-        return value, True
-    named = marker.group().rstrip("*_ \t\n").endswith((":", "】", "#"))
-    if named and (number := only_number(said)):
-        return number, False
-    bold = BOLD.findall(text[marker.end() : marker.end() + len(said) + 8])
-    sure = len(bold) == 1 and not doubtful(said, beside_number=True)
-    return undelimited(bold[0]) if sure else said.replace("**", ""), False
+def _last_line(text: str) -> str:
+    """The last line, or the formula that is displayed there, if it is a value; otherwise empty."""
+    text = text.rstrip(" \n\t.。")
+    start = text.rfind("\n") + 1
+    for left, right in (("$$", "$$"), ("\\[", "\\]")):
+        if text.endswith(right):
+            start = text.rfind("\n", 0, max(0, text.rfind(left, 0, -2))) + 1
+    line = text[start:].strip()
+    if bold := _BOLD_SENTENCE.search(line):
+        line = bold[1]
+    value = undelimited(line)
+    is_formula = value != line and line.startswith(_LEFT) and line.endswith(_RIGHT)
+    return value if is_formula or _NUMBER.fullmatch(value) else ""
+
+
+def undelimited(text: str) -> str:
+    """A text without white space, bold type, a full stop, and the delimiters around one whole formula."""
+    before = None
+    while text != before:
+        before, text = text, text.strip().strip("*").rstrip(".,").strip()
+        for left, right in _DELIMITERS:
+            inner = text.removeprefix(left).removesuffix(right)
+            if len(inner) == len(text) - len(left) - len(right) and left not in inner and right not in inner:
+                text = inner.strip()
+    return text

@@ -28,6 +28,7 @@ _MATRICES = word_set("matrix pmatrix bmatrix Bmatrix smallmatrix array cases")
 _ALIGNED = word_set("aligned align align* gathered gather gather* split")
 """Environments that hold equations one below the other; ``&`` only aligns them."""
 _CURRENCY = {r"\$": "dollar", r"\euro": "euro", r"\pounds": "pound", r"\yen": "yuan", r"\rupee": "rupee"}
+_OPENINGS = frozenset((*_BRACKETS, "{", r"\{", *_DELIMITED, *_CURRENCY))
 _LITERALS: dict[str, Callable[[str], Node]] = {
     "repeat": repeating, "science": scientific, "based": lambda text: based(*text.split("_")),
 }  # fmt: skip
@@ -93,10 +94,10 @@ class Factors:
 
     def expect(self, *texts: str) -> str:
         """Like `accept`, but raise `Unreadable` for any other token."""
-        found = self.accept(*texts)
-        if found is None:
+        text = self.accept(*texts)
+        if text is None:
             raise Unreadable(f"expected {' or '.join(texts)} at {self.peek().text!r}")
-        return found
+        return text
 
     @contextmanager
     def inside(self, *, bars: int = 0, colons: bool = True) -> Iterator[None]:
@@ -187,6 +188,12 @@ class Factors:
             return Node("text", value=text)
         if token.kind == "env":
             return self.matrix(text)
+        if text in _OPENINGS:
+            return self.enclosed(text)
+        return self.command(text)
+
+    def enclosed(self, text: str) -> Node:
+        """What follows an opening bracket, brace, bar or sign of a currency."""
         if text in _BRACKETS:
             return self.bracketed(text)
         if text == "{":
@@ -198,9 +205,11 @@ class Factors:
             closing, name = _DELIMITED[text]
             inner, _ = self.within(closing, bars=int(text == "|"), colons=self.colons)
             return Node("call", (inner,), name)
-        if text in _CURRENCY:
-            sign = self.accept("-") or "+"
-            return Node("quantity", (with_sign(sign, self.factor()),), _CURRENCY[text])
+        sign = self.accept("-") or "+"
+        return Node("quantity", (with_sign(sign, self.factor()),), _CURRENCY[text])
+
+    def command(self, text: str) -> Node:
+        """A command with its arguments."""
         if text == r"\frac":
             top, below = self.argument(), self.argument()
             return derivative(top, below) or Node("div", (top, below))
@@ -213,17 +222,21 @@ class Factors:
         if text in _CONSTANTS:
             return Node("const", value=_CONSTANTS[text])
         if text in _DECORATIONS:
-            inner = self.argument()
-            if inner.kind not in ("sym", "const"):
-                raise Unreadable(f"{text} of something that is not a name")
-            return Node("sym", value=f"{text[1:]} {inner.name.removeprefix(BOLD)}")
+            return self.decorated(text)
         if text in (r"\sum", r"\prod"):
             return self.series(text[1:])
         if text == r"\ldots":
             return Node("dots")
-        if text[1:] in FUNCTIONS and token.kind == "cmd":
+        if text.startswith("\\") and text[1:] in FUNCTIONS:
             return self.function(text[1:])
         raise Unreadable(f"unexpected {text!r}" if text else "the answer ends too early")
+
+    def decorated(self, text: str) -> Node:
+        """A name under a bar, a hat or the like."""
+        inner = self.argument()
+        if inner.kind not in ("sym", "const"):
+            raise Unreadable(f"{text} of something that is not a name")
+        return Node("sym", value=f"{text[1:]} {inner.name.removeprefix(BOLD)}")
 
     def digits(self, text: str) -> Node:
         """A number, and its base if it has one."""
@@ -399,8 +412,8 @@ def _subscript(node: Node) -> str:
     return f"{node.kind}{node.value or ''}({','.join(map(_subscript, node.args))})"
 
 
-def _choices(size: Node, part: Node) -> Node | None:
+def _choices(size: Node, chosen: Node) -> Node | None:
     """The binomial coefficient ``C_{10}^{3}``; None for a constant such as ``C_1^2``."""
-    named = size.kind == "sym" and part.kind in ("num", "sym") and part.value != "T"
-    numbers = size.kind == part.kind == "num" and 0 <= part.value <= size.value >= 3  # type: ignore[operator]
-    return Node("call", (size, part), "binom") if named or numbers else None
+    named = size.kind == "sym" and chosen.kind in ("num", "sym") and chosen.value != "T"
+    numbers = size.kind == chosen.kind == "num" and 0 <= chosen.value <= size.value >= 3  # type: ignore[operator]
+    return Node("call", (size, chosen), "binom") if named or numbers else None

@@ -139,14 +139,8 @@ def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
 def _work(node: Node) -> frozenset[str]:
     """The operations that a number leaves to compute: none for a literal with its sign and unit."""
     kind = node.kind
-    if kind == "sym":
-        return word_set("name")
-    if kind == "const":
-        return word_set("constant") if node.value in ("pi", "e", "i") else frozenset()
-    if kind == "based":
-        return word_set("" if node.name.endswith("_10") else "base")
-    if kind in ("sum", "prod"):
-        return word_set("series name" if free_symbols(node) else "series")
+    if kind in ("sym", "const", "based", "sum", "prod"):
+        return word_set(_work_of_leaf(node))
     if _is_scientific(node):
         return word_set("scientific")
     sides = _factors(node) if kind in ("mul", "div") else (list(node.args), [])
@@ -170,6 +164,16 @@ def _work(node: Node) -> frozenset[str]:
         undone = bool(works[0][0] & {"sum", "product", "root"})
     undone = undone or (name in ("root", "log") and _is_rational(node))
     return inner | {name, "arithmetic"} if undone else inner | {name}
+
+
+def _work_of_leaf(node: Node) -> str:
+    if node.kind == "sym":
+        return "name"
+    if node.kind == "const":
+        return "constant" if node.value in ("pi", "e", "i") else ""
+    if node.kind == "based":
+        return "" if node.name.endswith("_10") else "base"
+    return "series name" if free_symbols(node) else "series"
 
 
 def _work_of_sum(node: Node) -> frozenset[str]:

@@ -3,27 +3,16 @@ r"""`MathGrader` judges the final answer of a completion against a mathematical 
 import copyreg
 import re
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from mars_env.errors import ProblemError
-from mars_env.grading.math.checks import check_of
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.nodes import OverLimit, Unreadable, num
 from mars_env.grading.math.parser import plain_integer, read_answer, read_integer
 from mars_env.grading.math.pool import Reply, VerdictLimits, WorkerPool
-from mars_env.grading.math.question import (
-    asked_value,
-    asks_for_order,
-    integration_constants,
-    is_copied,
-    names_another,
-    with_asked_unit,
-    without_label,
-    without_modulus,
-    without_numbering,
-)
 from mars_env.grading.math.tokens import MAX_LENGTH
 from mars_env.grading.math.units import PERCENT
 from mars_env.types import Grade, Problem
@@ -33,16 +22,15 @@ _RATIO = re.compile(r"\d\s*:\s*1\b")
 _PERCENT_SIGN = re.compile(
     r"(?<=[\d}])(?:\\[ ,]|\s)*(?:\\?%|\\text\s*\{\s*(?:%|\\%|percent|per cent)\s*\}|percent)\s*\$?\s*\Z"
 )
-_ASKS_FOR_PERCENT = re.compile(
-    r"\b(?:what|how\s+(?:many|much))\s+percent(?:age)?s?\b"
-    r"|\b(?:find|compute|determine|calculate|give|state|what(?:['’]s|\s+(?:is|was|are|were)))\s+(?:the|his|her|their|its)\s+(?:\w+\s+)?percent"
-    r"|\bnearest\s+(?:\w+\s+){0,4}percent\b|\b(?:as|in)\s+(?:an?\s+)?percent(?:age)?\b|百分之(?:几|多少)",
-    re.IGNORECASE,
-)
+_ASKS_FOR_PERCENT = re.compile(r"(?:\A|[^\d\s}$\\])[\s$\\]*(?:per\s?cent|%)|百分", re.IGNORECASE)
+"""Per cent of which the problem speaks without a number before it: "what percent", but not "20 percent"."""
 _FLAGS = ("ordered", "integer")
 """Fields of a problem's metadata that say how its answers are compared."""
 _INLINE_LENGTH = 400
 """Longest answer, in characters, that is read in the caller's own thread."""
+
+Check = Callable[[Problem, str], str]
+"""From a problem and a final answer to why the answer is wrong; empty if it is right."""
 
 
 class MathGrader:
@@ -59,13 +47,14 @@ class MathGrader:
             decimal; None (the default) requires exact equality.
         limits: What one symbolic verdict may use.
         workers: Worker processes; None means one per CPU. They start when first needed.
+        check: Judges final answers instead of the comparison with the reference, for problems with several
+            right answers, of which the reference is one. It runs in this process.
 
     An answer must be as finished as its reference (`mars_env.grading.math.finished`): 2 + 3 is not 5.
 
     A problem with ``"ordered": True`` in its metadata requires a list in the reference's order; without
     it, order counts in ``(a, b)`` but not in ``a, b``. One with ``"integer": True`` requires an integer that
-    is written as one, not as a fraction. One with an ``"answer_check"`` has several right answers, and each
-    is accepted (`mars_env.grading.math.checks`).
+    is written as one, not as a fraction.
 
     Example:
         >>> problem = Problem("p", "Half of 50?", "25")
@@ -83,11 +72,13 @@ class MathGrader:
         tolerance: float | None = None,
         limits: VerdictLimits | None = None,
         workers: int | None = None,
+        check: Check | None = None,
     ) -> None:
         if tolerance is not None and not 0 <= tolerance < 1:
             raise ValueError(f"a tolerance must be in [0, 1), got {tolerance}")
         self.strict = strict
         self.tolerance = tolerance
+        self.check = check
         self.pool = WorkerPool(workers, limits)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -97,6 +88,10 @@ class MathGrader:
         if self is grader_for("math"):
             return grader_for, ("math",)
         return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
+
+    def identity(self) -> dict[str, Any]:
+        """What identifies it: how it compares."""
+        return {"strict": self.strict, "tolerance": self.tolerance, "check": self.check}
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge one text, from any event loop."""
@@ -115,10 +110,7 @@ class MathGrader:
         return graded(self.pool.submit(request).result(), started)
 
     def check_reference(self, problem: Problem) -> str | None:
-        r"""Why a problem's reference cannot be used to judge answers; None if it can.
-
-        Loaders call this: a reference that cannot be read, or whose value is beyond
-        the limits, is refused when its problem is loaded.
+        r"""Why a problem's reference cannot be used to judge answers; None if it can. Loaders call this.
 
         Example:
             >>> grader = MathGrader()
@@ -131,11 +123,10 @@ class MathGrader:
             reference = reference_of(problem)
             for name in _FLAGS:
                 _flag(problem, name)
-            check = check_of(problem)
         except ProblemError as error:
             return str(error)
-        if check is not None:
-            wrong = check(problem.metadata, reference)
+        if self.check is not None:
+            wrong = self.check(problem, reference)
             return f"the reference is not a right answer: {wrong}" if wrong else None
         if read_integer(reference) is not None:
             return None
@@ -144,71 +135,66 @@ class MathGrader:
             raise RuntimeError(
                 f"the reference of problem {problem.id!r} could not be checked: {reply['fault']}"
             )
-        why = reply.get("limit") or reply.get("unfit") or reply.get("error")
+        why = reply.get("limit") or reply.get("reference_fault") or reply.get("error")
         return f"the reference cannot be used: {why}" if why else None
 
     def close(self) -> None:
         """End the worker processes; the grader cannot be used after that."""
         self.pool.close()
 
-    def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, object]:
+    def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, Any]:
         """The grade if it needs no worker, otherwise the request for one."""
-
-        def wrong(reason: str, backend: str = "extraction") -> Grade:
-            return Grade.wrong(reason, seconds=time.perf_counter() - started, backend=backend)
-
-        def correct(backend: str) -> Grade:
-            return Grade.correct(seconds=time.perf_counter() - started, backend=backend)
-
         try:
-            reference, check = reference_of(problem), check_of(problem)
-            flags = {name: _flag(problem, name) for name in _FLAGS}
+            reference = reference_of(problem)
+            ordered, integer = (_flag(problem, name) for name in _FLAGS)
         except ProblemError as error:
             return Grade.unknown(str(error), backend="math")
-        answer, how = extract_answer(
-            text, strict=self.strict, statement=problem.statement, reference=reference
-        )
+        answer, how = extract_answer(text, strict=self.strict)
         if answer is None:
-            return wrong(how)
+            return _decided(how, "extraction", started)
         if len(answer) > MAX_LENGTH:
-            return wrong(f"the answer is longer than the limit of {MAX_LENGTH} characters")
-        if "%" not in reference and _asks_for_percent(problem.statement):
-            answer = _PERCENT_SIGN.sub("", answer)
-        if not self.strict:
-            if "=" not in reference and names_another(problem.statement, answer):
-                return wrong("the answer names something else than the problem asks for")
-            if is_copied(problem.statement, reference, answer):
-                return wrong("the answer repeats what the problem gives")
-            reference = without_label(reference)
-            if "=" not in reference:
-                answer = without_modulus(problem.statement, without_label(answer))
-            answer = without_numbering(problem.statement, answer)
-            answer = asked_value(problem.statement, answer)
-            reference = with_asked_unit(problem.statement, reference, answer)
-            if flags["ordered"] is None and "," in reference and asks_for_order(problem.statement):
-                flags["ordered"] = True
-        if check is not None:
-            why = check(problem.metadata, answer)
-            return wrong(why, "check") if why else correct("check")
+            reason = f"the answer is longer than the limit of {MAX_LENGTH} characters"
+            return _decided(reason, "extraction", started)
+        answer = without_percent(problem.statement, reference, answer)
+        if self.check is not None:
+            return _decided(self.check(problem, answer), "check", started)
+        fault = self._integer_fault(problem, reference, answer)
+        if fault is not None:
+            return _decided(fault, "integer", started)
+        texts = {"reference": reference, "answer": answer, "statement": problem.statement}
+        flags = {"tolerance": self.tolerance, "ordered": ordered, "integer": integer}
+        return {"op": "judge", **texts, **flags}
+
+    def _integer_fault(self, problem: Problem, reference: str, answer: str) -> str | None:
+        """Why an answer is not an integer reference; empty if it is, None if a worker must decide."""
         integer = _integer_reference(reference)
-        if integer is not None:
-            found = plain_integer(answer.strip())
-            equal = (
-                found == integer if found is not None else _small_value_is(answer, integer, flags["integer"])
-            )
-            if equal:
-                return correct("integer")
-            if equal is False and (self.tolerance is None or "." not in reference + answer):
-                differs = f"the answer {answer} differs" if len(answer) <= 40 else "the answer differs"
-                return wrong(f"{differs} from the reference", "integer")
-        request: dict[str, object] = {
-            "op": "judge",
-            "reference": reference,
-            "answer": answer,
-            "tolerance": self.tolerance,
-            "constants": integration_constants(problem.statement),
-        }
-        return request | {name: flag for name, flag in flags.items() if flag is not None}
+        if integer is None:
+            return None
+        value = plain_integer(answer.strip())
+        if value is not None:
+            equal: bool | None = value == integer
+        else:
+            literally = bool(problem.metadata.get("integer"))
+            equal = _is_integer(answer, integer, literally, problem.statement)
+        if equal:
+            return ""
+        if equal is None or (self.tolerance is not None and "." in reference + answer):
+            return None
+        differs = f"the answer {answer} differs" if len(answer) <= 40 else "the answer differs"
+        return f"{differs} from the reference"
+
+
+def without_percent(statement: str, reference: str, answer: str) -> str:
+    r"""An answer without its sign of per cent, if the problem asks for a number of per cent.
+
+    Example:
+        >>> without_percent("What percent of 50 is 10?", "20", r"20\%")
+        '20'
+    """
+    sign = _PERCENT_SIGN.search(answer)
+    if sign is None or "%" in reference or not _ASKS_FOR_PERCENT.search(statement):
+        return answer
+    return answer[: sign.start()]
 
 
 def reference_of(problem: Problem) -> str:
@@ -247,35 +233,38 @@ def _flag(problem: Problem, name: str) -> bool | None:
     return flag
 
 
-def _asks_for_percent(statement: str) -> bool:
-    """Whether a problem asks for a number of per cent, so that ``25`` and ``25%`` are the same answer."""
-    return ("ercent" in statement or "百分" in statement) and bool(_ASKS_FOR_PERCENT.search(statement))
-
-
 _integer_reference = lru_cache(maxsize=16_384)(read_integer)
 
 
 @lru_cache(maxsize=1024)
-def _small_value_is(answer: str, integer: int, literally: bool | None) -> bool | None:
-    """Whether an answer to an integer question is that integer, finished; None if symbols must decide."""
-    from mars_env.grading.math.finished import finished  # not before it is needed: mpmath takes a while
-
+def _is_integer(answer: str, integer: int, literally: bool, statement: str) -> bool | None:
+    """Whether an answer to an integer question is that integer; None if a worker must decide."""
     if "%" in answer or ("p" in answer.lower() and _SHARE.search(answer)) or _RATIO.search(answer):
         return False  # 2500 % is 25, but it is not the integer 25; nor is 25:1
     if len(answer) > _INLINE_LENGTH:
         return None
     try:
         node = read_answer(answer)
-        if node.kind == "relation" and node.value == ("=",) and node.args[0].kind == "sym":
-            node = node.args[1]
-        value = exact_value(node)
+        number = node.args[1] if node.value == ("=",) and node.args[0].kind == "sym" else node
+        value = exact_value(number)
     except Undefined:
         return False
     except (Unreadable, OverLimit, RecursionError):
         return None  # a worker reads more, and allows larger values
     if value is None or value != integer:
         return None if value is None else False
-    return finished(num(integer), node, integer=bool(literally)) or None
+    from mars_env.grading.math.copied import is_copied  # not before they are needed: mpmath takes a while
+    from mars_env.grading.math.finished import finished
+
+    reference = num(integer)
+    right = finished(reference, node, integer=literally) and not is_copied(statement, reference, node)
+    return right or None  # a worker says what is wrong
+
+
+def _decided(fault: str, backend: str, started: float) -> Grade:
+    """WRONG for a reason; CORRECT if that is empty."""
+    spent: dict[str, Any] = {"seconds": time.perf_counter() - started, "backend": backend}
+    return Grade.wrong(fault, **spent) if fault else Grade.correct(**spent)
 
 
 def graded(reply: Reply, started: float, backend: str = "symbolic") -> Grade:
@@ -283,10 +272,10 @@ def graded(reply: Reply, started: float, backend: str = "symbolic") -> Grade:
     spent: dict[str, Any] = {"seconds": time.perf_counter() - started, "backend": backend}
     if "fault" in reply:
         return Grade.unknown(reply["fault"], **spent)
-    why = reply.get("unfit") or reply.get("limit") or reply.get("error")
+    why = reply.get("reference_fault") or reply.get("limit") or reply.get("error")
     if why is None:
         return Grade.correct(**spent) if reply["equal"] else Grade.wrong(str(reply["reason"]), **spent)
-    if "unfit" in reply or reply["phase"] == "reference":
+    if "reference_fault" in reply or reply["phase"] == "reference":
         return Grade.unknown(f"the reference cannot be used: {why}", **spent)
     if "limit" in reply:
         return Grade.wrong(f"the answer is beyond the limits of its evaluation: {why}", **spent)

@@ -6,9 +6,11 @@ rules of `compare.py`. What cannot be read is no answer.
 
 import re
 from functools import lru_cache
-from itertools import chain
+from itertools import product
+from typing import NamedTuple
 
-from mars_env.grading.math.compare import same_answer, with_constants_of
+from mars_env.grading.math.compare import same_answer
+from mars_env.grading.math.copied import is_copied
 from mars_env.grading.math.exact import Undefined
 from mars_env.grading.math.finished import finished
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num
@@ -20,6 +22,7 @@ from mars_env.grading.math.vectors import as_tuple
 DIFFERENT = "the answer differs from the reference"
 NOT_READ = "the answer could not be read"
 UNFINISHED = "the answer leaves something to compute"
+COPIED = "the answer copies a formula of the problem"
 _CYCLES = re.compile(r"(?:\( ?\d(?: \d)+ ?\) ?)+")
 _COMMAS = re.compile(r"\d,\d{3}")
 _ZEROS = re.compile(r"\d,0\d\d")  # "1,024" is a number and nothing else
@@ -66,8 +69,10 @@ _QUANTITY = re.compile(
     r"|P\s*(?:\\left)?\([^()=]{1,30}(?:\\mid|\|)[^()=]{1,30}\)"
     r"|(?P<bar>\||\\left\|)?\s*[A-Z](?:\s*(?:\\(?:cap|cup|setminus)|[∩∪])\s*[A-Z]){1,3}\s*(?(bar)(?:\||\\right\|))"
     r"|[A-Za-z](?:_\{?\\(?:max|min|text\{[a-z]{1,12}\}|mathrm\{[a-z]{1,12}\})\}?|\^\{?(?:\*|\\ast)\}?)|(?:s|\\sigma)\^\{?2\}?"
+    r"|[ei]|\\(?:int|lim|det)(?![A-Za-z])(?:_\{[^{}]{1,40}\})?[^=]{0,100}"
     r")\s*=(?!=)\s*(?=\S)"
 )
+_INVERSE = re.compile(r"[\s$]*[A-Za-z]\^\{?-1\}?\s*(?:\\left)?\([a-z](?:\\right)?\)\s*=(?!=)")
 _VERDICT = re.compile(
     r"\s*(?:\\text\w*\s*\{\s*)?(?P<word>yes|no|true|false)\s*(?:[.,;:–—]|-)\s*(?P<rest>[^{}]{1,200})\}?\s*\Z",
     re.IGNORECASE,
@@ -76,6 +81,15 @@ _SECOND_THOUGHT = re.compile(r"\b(?:yes|no|true|false|if|unless|but|maybe|perhap
 
 _Parsed = tuple[tuple[Node, ...], str]
 """Every way to read a text (``1,024`` may be a number or a list), and why there is none."""
+
+
+class Rules(NamedTuple):
+    """How an answer is judged: the arguments of `judge`."""
+
+    tolerance: float | None
+    ordered: bool | None
+    integer: bool
+    statement: str
 
 
 @lru_cache(maxsize=4096)
@@ -102,7 +116,7 @@ def judge(
     *,
     ordered: bool | None = None,
     integer: bool = False,
-    constants: str = "",
+    statement: str = "",
 ) -> tuple[bool, str]:
     r"""Whether an answer equals a reference and is as finished as it, and if not, why.
 
@@ -112,7 +126,7 @@ def judge(
         tolerance: See `same_answer`.
         ordered: Whether order counts in lists; with None only in ``(a, b)``.
         integer: See `finished`.
-        constants: See `with_constants_of`.
+        statement: The problem; an answer that copies a formula of it is wrong (see `is_copied`).
 
     Raises:
         OverLimit: The answer, or a value in it, is larger than the limits allow.
@@ -123,40 +137,44 @@ def judge(
         >>> judge(r"\frac{1}{3}", "0.333333")
         (False, 'the answer differs from the reference')
     """
-    equal, why = _judge(reference, answer, tolerance, ordered, integer, constants)
+    rules = Rules(tolerance, ordered, integer, statement)
+    reference, answer = _INVERSE.sub("", reference, 1), _INVERSE.sub("", answer, 1)
+    equal, why = _judge(reference, answer, rules)
     if equal:
         return True, ""
     bare = without_label(reference, answer)
     if bare != answer and bare.strip():
-        return _judge(reference, bare, tolerance, ordered, integer, constants)
+        return _judge(reference, bare, rules)
     return False, why
 
 
-def _judge(
-    reference: str, answer: str, tolerance: float | None, ordered: bool | None, integer: bool, constants: str
-) -> tuple[bool, str]:
+def _judge(reference: str, answer: str, rules: Rules) -> tuple[bool, str]:
     if len(reference) <= 400 and (offered := _OFFERED.match(_plain(reference))):
-        return _judge_offered(offered, answer, tolerance, ordered, integer)
+        return _judge_offered(offered, answer, rules)
     wordy = _same_words(reference, answer)
     if wordy is not None:
         return wordy, "" if wordy else DIFFERENT
     (first, _), (second, _), why = _parse(reference), _parsed(answer), DIFFERENT
-    for left in first:
-        renamed = (way for node in second for way in with_constants_of(left, node, constants))
-        for right in chain(second, renamed if constants else ()):
-            try:
-                if same_answer(in_order(left, ordered), in_order(right, ordered), tolerance):
-                    if finished(left, right, integer=integer):
-                        return True, ""
-                    why = UNFINISHED
-            except (Unreadable, Undefined):
-                continue  # different shapes, or no value: not equal
+    for left, right in product(first, second):
+        try:
+            ordered = in_order(left, rules.ordered), in_order(right, rules.ordered)
+            fault = _form_fault(left, right, rules) if same_answer(*ordered, rules.tolerance) else DIFFERENT
+        except (Unreadable, Undefined):
+            continue  # different shapes, or no value: not equal
+        if not fault:
+            return True, ""
+        why = fault if fault != DIFFERENT else why
     return False, why if second else NOT_READ
 
 
-def _judge_offered(
-    offered: re.Match[str], answer: str, tolerance: float | None, ordered: bool | None, integer: bool
-) -> tuple[bool, str]:
+def _form_fault(reference: Node, answer: Node, rules: Rules) -> str:
+    """Why an answer of the right value is wrong: it is unfinished, or a copy; empty if it is right."""
+    if not finished(reference, answer, integer=rules.integer):
+        return UNFINISHED
+    return COPIED if is_copied(rules.statement, reference, answer) else ""
+
+
+def _judge_offered(offered: re.Match[str], answer: str, rules: Rules) -> tuple[bool, str]:
     """Judge an answer to ``(C) 48``: the letter, the value, or both."""
     letter, value = offered[1] or offered[2], offered[3]
     picked = _plain(answer) if len(answer) <= 400 else ""
@@ -167,11 +185,11 @@ def _judge_offered(
         if (also[1] or also[2]) != letter:
             return False, DIFFERENT
         answer = also[3]
-    return judge(value, answer, tolerance, ordered=ordered, integer=integer)
+    return judge(value, answer, **rules._asdict())
 
 
 @lru_cache(maxsize=8192)  # many answers are judged against one reference
-def unfit(reference: str) -> str | None:
+def reference_fault(reference: str) -> str | None:
     r"""Why a reference cannot be used; None if it can."""
     try:
         readings, problem = _parse(reference)
@@ -217,7 +235,7 @@ def _same_words(reference: str, answer: str) -> bool | None:
         return True if _wordy(reference) else None
     words = re.search(r"[A-Za-z]{3}", r) and _WORDY.match(r) and _WORDY.match(a)
     if words and (
-        normal_text(a) in (said := normal_text(r), said.removeprefix("quadrant "))
+        normal_text(a) in (phrase := normal_text(r), phrase.removeprefix("quadrant "))
         or re.fullmatch(_SUBJECT + re.escape(r) + _NOUN, a, re.IGNORECASE)
     ):
         return True

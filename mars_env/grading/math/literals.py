@@ -43,8 +43,10 @@ def based(digits: str, base: str) -> Node:
     """A number in another base: its value, and its digits as they are written."""
     try:
         radix = _BASE_WORDS.get(base.lower()) or int(base.strip("{}"))
-        whole, _, part = digits.partition(".")
-        value = Fraction(int(whole + part, radix or 1), radix ** len(part))  # to int, 0 means any base
+        whole, _, decimals = digits.partition(".")
+        value = Fraction(
+            int(whole + decimals, radix or 1), radix ** len(decimals)
+        )  # to int, 0 means any base
     except ValueError as error:
         raise Unreadable(f"{digits!r} is not written in base {base!r}") from error
     return Node("based", (num(value),), f"{digits.lstrip('0') or '0'}_{radix}")

@@ -9,14 +9,12 @@ linear in the text, depth is bounded, and nothing is evaluated.
 import re
 from fractions import Fraction
 
-from mars_env.grading.math.doubt import doubtful
 from mars_env.grading.math.factors import Factors, with_sign
 from mars_env.grading.math.literals import decimal
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, operators
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
 from mars_env.grading.math.units import known_name
 from mars_env.grading.math.vectors import times
-from mars_env.grading.math.vocabulary import LABEL
 
 _CONDITION = re.compile(r"(?:where|for|with|if|when|otherwise|for (?:any|all|integer|some))\Z", re.IGNORECASE)
 _RELATIONS = {
@@ -92,6 +90,15 @@ _CLOCK = re.compile(
     re.IGNORECASE,
 )
 
+_LABEL = re.compile(
+    r"(?:the |an? )?(?:[xy]-|vertical |horizontal )?(?:cent(?:er|re)|radius|vert(?:ex|ices)|foc(?:us|i)"
+    r"|directrix|max(?:imum)?|min(?:imum)?|mean|median|mode|range|domain|period|amplitude|limit|quotient|remainder|slope"
+    r"|area|length|width|height|line|asymptote|point|midpoint|intercept|interval|solution|eigenvalue)s?"
+    r"(?: value)?(?: is| are| at|)\Z",
+    re.IGNORECASE,
+)
+"""The name of a value that follows."""
+
 
 class _Parser(Factors):
     """A recursive-descent parser with one method per level of precedence."""
@@ -107,10 +114,10 @@ class _Parser(Factors):
         while True:
             if self.conditional():
                 conditions[len(items)] = self.condition()
-            elif found := self.accept(",", ";", "and", "or"):
+            elif joiner := self.accept(",", ";", "and", "or"):
                 if self.conditional():
                     continue
-                joiners.append(self.accept("and", "or") or found)
+                joiners.append(self.accept("and", "or") or joiner)
                 item = self.labelled()
                 if joiners[-1] == "," and "or" in joiners and operators(item) == ("in",):
                     conditions[len(items)] = item  # "x = k or x = -k, k in Z"
@@ -136,7 +143,7 @@ class _Parser(Factors):
         label = self.peek().text if self.peek().kind == "text" and self.colons else ""
         colon = self.peek(1).text == ":"
         follows = colon or self.begins_factor(self.peek(1)) or self.peek(1).text == "-"
-        if label and follows and (LABEL.match(label) or (colon and not doubtful(label, beside_number=True))):
+        if label and follows and _LABEL.match(label):
             self.place += 1 + colon
             value = self.statement()
             return value if operators(value) else Node("relation", (Node("text", value=label), value), ("=",))

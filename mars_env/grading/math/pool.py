@@ -28,7 +28,7 @@ serve(settings)
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 Reply = Mapping[str, Any]
-"""``{"equal", "reason"}``, or why there is no verdict: ``{"limit", "phase"}``, ``{"unfit"}``,
+"""``{"equal", "reason"}``, or why there is no verdict: ``{"limit", "phase"}``, ``{"reference_fault"}``,
 ``{"error", "phase"}``, and ``{"fault"}`` if the machinery, and not the request, is to blame."""
 
 
@@ -64,8 +64,8 @@ class WorkerPool:
     Args:
         workers: How many; None means one per CPU.
         limits: What one verdict may use.
-        judge: The module whose functions ``unfit(reference)``, which says why a reference cannot be used,
-            and ``judge(reference, answer, tolerance)``, whether an answer equals it and why not, are called.
+        judge: A module. Its function ``reference_fault(reference)`` says why a reference cannot be used, and
+            ``judge(reference, answer, tolerance)`` whether an answer equals it, and if not, why.
 
     Example:
         >>> with WorkerPool(workers=1) as pool:
@@ -90,7 +90,7 @@ class WorkerPool:
     def _start(self) -> None:
         self._process = os.getpid()
         self._threads = ThreadPoolExecutor(self.capacity, "mars-env-grading")
-        self._workers, self._unfinished = dict[int, _Worker](), set[Future[Reply]]()
+        self._workers = dict[int, _Worker]()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A pickled pool is made again, without its processes."""
@@ -99,11 +99,6 @@ class WorkerPool:
     def __deepcopy__(self, memo: object) -> "WorkerPool":
         """Copies share one pool: processes are machinery, not state."""
         return self
-
-    @property
-    def under_way(self) -> int:
-        """Requested verdicts that are not finished, including those that wait for a worker."""
-        return len(self._unfinished)
 
     def submit(self, request: dict[str, Any]) -> Future[Reply]:
         """Queue a request; its future never raises because of the request's content.
@@ -114,10 +109,7 @@ class WorkerPool:
         if self._process != os.getpid():  # a forked child has no threads; the workers are its parent's
             self._start()
         # the threads know nothing of the pool itself, so that it can be freed
-        future = self._threads.submit(_judged, self._workers, self.limits, self.judge, request)
-        self._unfinished.add(future)
-        future.add_done_callback(self._unfinished.discard)
-        return future
+        return self._threads.submit(_judged, self._workers, self.limits, self.judge, request)
 
     async def run(self, request: dict[str, Any]) -> Reply:
         """Like `submit`, but awaitable from any running event loop."""
@@ -165,17 +157,17 @@ class _Worker:
         """Judge the reference, then the answer."""
         reference = request["reference"]
         if request["op"] == "check" or reference not in self.fit:
-            said = self._call("unfit", "reference", reference)
-            if "value" not in said:
-                return said
-            if request["op"] == "check" or said["value"]:
-                return {"unfit": said["value"] or ""}
+            reply = self._call("reference_fault", "reference", reference)
+            if "value" not in reply:
+                return reply
+            if request["op"] == "check" or reply["value"]:
+                return {"reference_fault": reply["value"] or ""}
             self.fit.add(reference)
-        options = {key: request[key] for key in ("ordered", "integer", "constants") if key in request}
-        said = self._call(
+        options = {key: request[key] for key in ("ordered", "integer", "statement") if key in request}
+        reply = self._call(
             "judge", "answer", reference, request["answer"], request.get("tolerance"), **options
         )
-        return {"equal": said["value"][0], "reason": said["value"][1]} if "value" in said else said
+        return {"equal": reply["value"][0], "reason": reply["value"][1]} if "value" in reply else reply
 
     def _call(self, function: str, phase: str, *args: object, **options: object) -> dict[str, Any]:
         """The value of a function; if the worker is lost, it is called once more in a fresh one.

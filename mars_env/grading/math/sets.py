@@ -116,26 +116,13 @@ def _region(node: Node) -> Region:
     if kind == "const" and node.value in ("R", "empty"):
         return _intersection() if node.value == "R" else _union()
     if kind == "group" and len(node.args) == 2:
-        left, right = node.pair
-        low, high = map(_end, node.args)
-        if low > high:
-            raise Unreadable("the ends of an interval are in the wrong order")
-        return _intersection(
-            _compared(">=" if left == "[" else ">", low), _compared("<=" if right == "]" else "<", high)
-        )
+        return _interval(node)
     if kind == "set":
         return _union(*(_compared("=", _end(item)) for item in node.args))
     if kind == "setop":
-        first, second = map(_region, node.args)
-        if node.value == "setminus":
-            return Region(first.ends + second.ends, lambda x: first.holds(x) and not second.holds(x))
-        return (_union if node.value == "cup" else _intersection)(first, second)
+        return _combined(node.name, *map(_region, node.args))
     if kind == "builder":
-        head, condition = node.args
-        name, *within = head.args if operators(head) == ("in",) else (head,)
-        if name.kind != "sym" or free_symbols(condition) != {name.name}:
-            raise Unreadable("a set of things that are not real numbers")
-        return _intersection(*map(_region, (*within, condition)))
+        return _built(*node.args)
     if operators(node) == ("in",):
         return _region(node.args[1])
     if kind == "relation":
@@ -144,6 +131,30 @@ def _region(node: Node) -> Region:
     if kind == "list":
         return _several(node)
     raise Unreadable(f"a {kind} is not a set of real numbers")
+
+
+def _interval(node: Node) -> Region:
+    left, right = node.pair
+    low, high = map(_end, node.args)
+    if low > high:
+        raise Unreadable("the ends of an interval are in the wrong order")
+    return _intersection(
+        _compared(">=" if left == "[" else ">", low), _compared("<=" if right == "]" else "<", high)
+    )
+
+
+def _combined(operation: str, first: Region, second: Region) -> Region:
+    if operation == "setminus":
+        return Region(first.ends + second.ends, lambda x: first.holds(x) and not second.holds(x))
+    return (_union if operation == "cup" else _intersection)(first, second)
+
+
+def _built(head: Node, condition: Node) -> Region:
+    """The numbers of a set that is given by a condition."""
+    name, *within = head.args if operators(head) == ("in",) else (head,)
+    if name.kind != "sym" or free_symbols(condition) != {name.name}:
+        raise Unreadable("a set of things that are not real numbers")
+    return _intersection(*map(_region, (*within, condition)))
 
 
 def _several(node: Node) -> Region:

@@ -111,8 +111,8 @@ def as_family(residue: Node) -> Node:
 
 def integer_names(remarks: Sequence[Node]) -> list[str]:
     """The names that remarks say are integers; none if they say anything else."""
-    said = parameters(remarks)
-    return [remark.args[0].name for remark in said] if len(said) == len(remarks) else []
+    names = parameters(remarks)
+    return [remark.args[0].name for remark in names] if len(names) == len(remarks) else []
 
 
 def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
@@ -184,8 +184,8 @@ def normal(node: Node) -> Node:
         return Node("where", (main, *remarks)) if remarks else main
     if node.kind == "text":
         return _words(node)
-    if node.kind == "relation" and (shown := _relation_as_value(node)) is not None:
-        return normal(shown)
+    if node.kind == "relation" and (value := _relation_as_value(node)) is not None:
+        return normal(value)
     if node.kind == "builder" and parameters(items_of(node.args[1])):
         head, condition = node.args
         named = head.kind == "sym" and condition.kind == "list"
@@ -304,10 +304,10 @@ def normal_text(text: str) -> str:
     """Words in the form in which they are compared: without case, articles and punctuation."""
     text = re.sub(r"n['’]t\b", " not", text.casefold().replace("-", " "))
     text = _FORMS.sub(lambda word: f"{word[1]}ges" if word[1] else f"{word[2]}ly", text)
-    kept = " ".join(re.sub(r"[^\w\s]", "", _ARTICLES.sub(" ", text)).split()) or text.strip()
-    kept = re.sub(r"^(first|second|third|fourth) (\w+)$", lambda nth: f"{nth[2]} {_ROMAN[nth[1]]}", kept)
-    kept = re.sub(r"^(absolutely|conditionally|uniformly) (\w+)$", r"\2 \1", kept)
-    return SYNONYMS.get(kept, kept)
+    bare = " ".join(re.sub(r"[^\w\s]", "", _ARTICLES.sub(" ", text)).split()) or text.strip()
+    bare = re.sub(r"^(first|second|third|fourth) (\w+)$", lambda nth: f"{nth[2]} {_ROMAN[nth[1]]}", bare)
+    bare = re.sub(r"^(absolutely|conditionally|uniformly) (\w+)$", r"\2 \1", bare)
+    return SYNONYMS.get(bare, bare)
 
 
 def as_interval(node: Node) -> Node | None:

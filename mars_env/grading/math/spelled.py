@@ -46,22 +46,13 @@ def spelled_number(text: str) -> Fraction | None:
     return None if value is None else Fraction(sign * value)
 
 
-def with_digits(text: str) -> str:
-    """A number in words in digits, also before a unit: "3 bolts" for "three bolts"."""
-    words = text.lower().replace("-", " ").removeprefix("a ").split()
-    for end in range(len(words), 0, -1) if len(words) <= 24 else ():
-        if (value := spelled_number(" ".join(words[:end]))) is not None:
-            return " ".join((str(value), *words[end:]))
-    return text
-
-
 def _integer(words: list[str]) -> int | None:
     """The integer whose words these are, with "and" or without it, and perhaps without the first "one"."""
-    said = [word for word in words if word != "and"]
-    if not said or "and" in (words[0], words[-1]):
+    spoken = [word for word in words if word != "and"]
+    if not spoken or "and" in (words[0], words[-1]):
         return None
     total = group = 0
-    for word in said:
+    for word in spoken:
         if word == "hundred":
             group = (group or 1) * 100
         elif word in _LARGE:
@@ -69,7 +60,7 @@ def _integer(words: list[str]) -> int | None:
         else:
             group += _VALUES.get(word, 0)
     written = _spelled(total + group) if total + group < 10**15 else []
-    return total + group if said in (written, written[1:]) else None
+    return total + group if spoken in (written, written[1:]) else None
 
 
 def _spelled(value: int) -> list[str]:
@@ -102,14 +93,14 @@ _NUMBER = re.compile(r"(\d\d?)(?:st|nd|rd|th)?|(\d{4})", re.ASCII)
 
 def date(text: str) -> dict[str, str]:
     """What a date with the month in words says; nothing if it is not such a date."""
-    said = dict[str, str]()
+    parts = dict[str, str]()
     words = text.lower().replace(",", " ").split() if len(text) <= 60 else []
     for word in (word.strip(".") for word in words if word not in ("the", "of")):
         number = _NUMBER.fullmatch(word)
         kind = (
             "month" if word in _MONTH else "day" if number and number[1] else "year" if number else "weekday"
         )
-        if kind in said or (kind == "weekday" and not word.endswith("day")):
+        if kind in parts or (kind == "weekday" and not word.endswith("day")):
             return {}
-        said[kind] = _MONTH.get(word) or (number and number[1]) or word
-    return said if {"month", "day"} <= said.keys() else {}
+        parts[kind] = _MONTH.get(word) or (number and number[1]) or word
+    return parts if {"month", "day"} <= parts.keys() else {}

@@ -275,13 +275,7 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
             tokens.append(_text_word(word.group(), mode, _is_value(tokens[-2:-1])))
             place = word.end()
             continue
-        match = _TOKEN.match(text, place)
-        if match is None:
-            raise Unreadable(f"the character {text[place]!r} is not mathematical notation")
-        kind, piece = match.lastgroup or "", match.group()
-        if kind == "commas" and (brackets or not commas):
-            piece = re.match(r"[0-9]+", piece).group()  # type: ignore[union-attr]
-            kind = "num"
+        kind, piece = _next_piece(text, place, commas=commas and not brackets)
         place += len(piece)
         if kind == "space" or piece in SPACING:
             place += piece in (r"\left", r"\right") and text[place : place + 1] == "."
@@ -302,6 +296,17 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
             else:
                 tokens.append(_token(kind, piece))
     return _join_text(tokens)
+
+
+def _next_piece(text: str, place: int, *, commas: bool) -> tuple[str, str]:
+    """The kind and the text of the token at a place; `commas`: whether they may stand between thousands."""
+    match = _TOKEN.match(text, place)
+    if match is None:
+        raise Unreadable(f"the character {text[place]!r} is not mathematical notation")
+    kind, piece = match.lastgroup or "", match.group()
+    if kind == "commas" and not commas:
+        return "num", piece[: piece.index(",")]
+    return kind, piece
 
 
 def _is_value(last: list[Token]) -> bool:

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from fractions import Fraction
-from functools import lru_cache
 from typing import NamedTuple, TypeGuard
 
 from mars_env.grading.math.nodes import Node, Unreadable, num, word_set
@@ -136,13 +135,6 @@ def unit(name: str) -> Unit | None:
     return None if set(powers) == {"unit"} else Unit(scale, dimension)
 
 
-@lru_cache(maxsize=4096)
-def known_unit(name: str) -> Unit | None:
-    """The unit of measurement that a name means; None for apples."""
-    written = known_name(name)
-    return unit(written) if written else None
-
-
 def known_name(name: str) -> str | None:
     """A name as it is written or in lower case, whichever means a unit of measurement; None for neither."""
     for written in (name, name.lower()):
@@ -166,8 +158,8 @@ def _factor(written: str) -> tuple[Unit, int]:
     if len(words) > 1 and words[0] in _POWERS:
         power, words = _POWERS[words[0]], words[1:]
     name = " ".join(words)
-    if known := _UNITS.get(name) or _UNITS.get(_singular(name)):
-        return known, power
+    if unit := _UNITS.get(name) or _UNITS.get(_singular(name)):
+        return unit, power
     odd = any(word in NOT_UNITS or not word.replace("-", "").isalpha() for word in words)
     if odd or len(name) < 2:
         raise Unreadable(f"{name!r} is not a unit")
@@ -203,10 +195,10 @@ def value_and_unit(node: Node) -> tuple[Node, Unit | str | None]:
     if node.kind != "add":
         return node, None
     values, units = zip(*map(value_and_unit, node.args), strict=True)
-    known = [of for of in units if isinstance(of, Unit)]
-    if len(known) == len(units) and len({of.dimension for of in known}) == 1:
-        terms = tuple(scaled(value, of.factor) for value, of in zip(values, known, strict=True))
-        return Node("add", terms), Unit(Fraction(1), known[0].dimension)
+    factors = [of for of in units if isinstance(of, Unit)]
+    if len(factors) == len(units) and len({of.dimension for of in factors}) == 1:
+        terms = tuple(scaled(value, of.factor) for value, of in zip(values, factors, strict=True))
+        return Node("add", terms), Unit(Fraction(1), factors[0].dimension)
     last = units[-1]
     if not any(units[:-1]) and (last is None or (isinstance(last, Unit) and last.dimension)):
         return Node("add", values), last  # "2 + sqrt(3) cm"

@@ -5,7 +5,7 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,14 +13,13 @@ from mars_env.checks import finite
 from mars_env.errors import ConfigError
 from mars_env.grading.rubrics.aggregators import Aggregator, WeightedSum
 from mars_env.grading.rubrics.checks import CHECKS, Check
-from mars_env.grading.rubrics.judging import SYSTEM, judge_messages, read_verdict
+from mars_env.grading.rubrics.judging import SYSTEM, TEMPLATE, judge_messages, read_verdict
 from mars_env.grading.rubrics.rubric import Criterion, Rubric
 from mars_env.grading.thinking import after_thinking
-from mars_env.identity import changed_fields
 from mars_env.seeds import derive_seed
 from mars_env.sync import Gate, maybe_await
 from mars_env.text import describe_error, shown
-from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Sampling
+from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Prompt, Sampling
 
 VOTES = "votes"
 """Key of a grade's details: by criterion, the fraction that each repeat gave, None where it gave none."""
@@ -38,14 +37,43 @@ class _Vote:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """All votes on one criterion, tokens spent beside them, and whether only the response made them fail."""
+
+    criterion: Criterion
+    votes: Sequence[_Vote]
+    more_tokens: int = 0
+    control_works: bool = False
+
+    @property
+    def fraction(self) -> float | None:
+        """The verdict of all votes together."""
+        return _decided(self.votes, bool(self.criterion.tiers))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that judges have sampled."""
+        return self.more_tokens + sum(vote.tokens for vote in self.votes)
+
+    @property
+    def why(self) -> str:
+        """Why there is no verdict."""
+        return next((vote.why for vote in self.votes if vote.why), "the repeats have no majority")
+
+
 @dataclass(frozen=True, eq=False)
 class RubricGrader:
     r"""Judges a response by a rubric: one question to the judge for each criterion and repeat.
 
     Each criterion is met, not met (or has a tier's value), or UNKNOWN: a judge that fails, does not answer in
     time or gives an unreadable answer is never "not met". The verdict of several repeats is that of more than
-    half of them; without such a majority it is UNKNOWN. One UNKNOWN criterion makes the grade UNKNOWN, so the
-    turn has no reward.
+    half of them; without such a majority there is none.
+
+    Without a verdict the judge is asked about an empty response, as a control. If it fails on that, too, the
+    criterion is UNKNOWN. One UNKNOWN criterion makes the grade UNKNOWN, so the turn has no reward. If it
+    works, it is asked about the response once more; if it fails again, that is the response's own doing, and
+    the response gets the worst verdicts. Otherwise a response could escape a low reward.
 
     The score is the aggregate's value, cut to [0, 1]; `mars_env.envs.rubric_rewards.RubricReward` gives the
     value itself, which may be negative. The verdict is CORRECT if the value is at least `passes_at`. The
@@ -64,8 +92,7 @@ class RubricGrader:
         checks: Programs by name, in addition to `mars_env.grading.rubrics.checks.CHECKS`.
         sampling: How the judge is sampled; the seed comes with each request.
         most_characters: A longer response gets the worst verdicts without being judged, as does one whose
-            thinking is not closed. Otherwise an overlong response could make its judge fail, and escape a low
-            reward.
+            thinking is not closed.
         seed: With the texts, the only source of randomness: equal responses are judged alike.
         evaluation_judge: Judges in evaluations in place of `judge`; training may have learned to please that.
 
@@ -106,8 +133,8 @@ class RubricGrader:
         if not isinstance(self.repeats, int) or self.repeats < 1 or self.repeats % 2 == 0:
             raise ConfigError(f"repeats must be an odd number, so that they can decide, got {self.repeats}")
         if self.tries < 1 or not self.timeout > 0 or self.most_characters < 1:
-            given = f"{self.tries}, {self.most_characters} and {self.timeout:g}"
-            raise ConfigError(f"tries and most_characters are at least 1 and timeout above 0, got {given}")
+            settings = f"{self.tries}, {self.most_characters} and {self.timeout:g}"
+            raise ConfigError(f"tries and most_characters are at least 1 and timeout above 0, got {settings}")
 
     @property
     def name(self) -> str:
@@ -116,9 +143,8 @@ class RubricGrader:
 
     def identity(self) -> dict[str, Any]:
         """What identifies it: what judges are asked, and all fields but the time limit of a request."""
-        settings = changed_fields(self)
-        settings.pop("timeout", None)
-        return {"system": SYSTEM, **settings}
+        names = [setting.name for setting in fields(self) if setting.name != "timeout"]
+        return {"system": SYSTEM, "template": TEMPLATE, **{name: getattr(self, name) for name in names}}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -139,27 +165,46 @@ class RubricGrader:
         except ConfigError as error:
             return Grade.unknown(str(error), backend=self.name)
         answer = after_thinking(text)
+        worst = {c.id: float(c.points < 0) for c in rubric.criteria}
         if answer is None or len(answer) > self.most_characters:
-            worst = {c.id: float(c.points < 0) for c in rubric.criteria}
             return self._graded(rubric, worst, {}, backend="thinking" if answer is None else "length")
-        votes = await asyncio.gather(*(self._votes(c, problem, answer) for c in rubric.criteria))
-        by_id = {c.id: each for c, each in zip(rubric.criteria, votes, strict=True)}
-        fractions = {c.id: _decided(by_id[c.id], bool(c.tiers)) for c in rubric.criteria}
+        judged = await asyncio.gather(*(self._judged(c, problem, answer) for c in rubric.criteria))
+        by_id = {c.id: each for c, each in zip(rubric.criteria, judged, strict=True)}
+        stored = {id: [vote.fraction for vote in each.votes] for id, each in by_id.items()}
         spent = {
             "seconds": time.perf_counter() - began,
             "backend": self.name,
-            "tokens": sum(vote.tokens for each in votes for vote in each),
+            "tokens": sum(each.tokens for each in judged),
         }
-        stored = {id: [vote.fraction for vote in each] for id, each in by_id.items()}
-        unknown = [id for id, fraction in fractions.items() if fraction is None]
-        if unknown:
-            why = next((vote.why for vote in by_id[unknown[0]] if vote.why), "the repeats have no majority")
-            details = {FRACTIONS: fractions, VOTES: stored}
-            return Grade.unknown(
-                f"{len(unknown)} of {len(fractions)} criteria are UNKNOWN: {why}", details=details, **spent
-            )
-        known = {id: fraction for id, fraction in fractions.items() if fraction is not None}
-        return self._graded(rubric, known, stored, **spent)
+        if any(each.control_works for each in judged):
+            return self._graded(rubric, worst, stored, **spent)
+        fractions = {id: each.fraction for id, each in by_id.items()}
+        decided = {id: fraction for id, fraction in fractions.items() if fraction is not None}
+        if len(decided) == len(fractions):
+            return self._graded(rubric, decided, stored, **spent)
+        why = next(each.why for each in judged if each.fraction is None)
+        reason = f"{len(fractions) - len(decided)} of {len(fractions)} criteria are UNKNOWN: {why}"
+        return Grade.unknown(reason, details={FRACTIONS: fractions, VOTES: stored}, **spent)
+
+    async def require_room(self, problems: Sequence[Problem], tokens: int) -> None:
+        """Reject a judge that cannot hold responses of so many tokens, where its context is known.
+
+        A server without a tokenizer does not say how long the question around a response is; then only the
+        response and the judge's own limit are counted.
+
+        Raises:
+            ConfigError: The context of a judge is too small; says the numbers.
+        """
+        questions = [
+            judge_messages(criterion, problem, "")
+            for problem in problems
+            if self.rubric or Rubric.of(problem)
+            for criterion in self._rubric_of(problem).criteria
+            if not criterion.check
+        ]
+        response = min(tokens, self.most_characters)  # a token has a character or more
+        for judge in filter(None, (self.judge, self.evaluation_judge)):
+            await _require_room(judge, questions, response, self.sampling.max_tokens)
 
     def _graded(
         self, rubric: Rubric, fractions: Mapping[str, float], votes: Mapping[str, Any], **spent: Any
@@ -182,12 +227,28 @@ class RubricGrader:
             raise ConfigError(f"problem {problem.id!r} has no rubric: give it one, or give the grader one")
         return rubric.tagged(self.tags) if self.tags else rubric
 
-    async def _votes(self, criterion: Criterion, problem: Problem, text: str) -> Sequence[_Vote]:
+    async def _judged(self, criterion: Criterion, problem: Problem, text: str) -> "_Judged":
+        """The verdict on a criterion; without one also whether the judge works on an empty response."""
+        first = _Judged(criterion, await self._votes(criterion, problem, text))
+        if first.fraction is not None:
+            return first
+        control = _Judged(criterion, await self._votes(criterion, problem, ""))
+        tokens = first.tokens + control.tokens
+        if control.fraction is None:
+            return replace(first, more_tokens=control.tokens)
+        again = _Judged(criterion, await self._votes(criterion, problem, text, self.repeats), tokens)
+        return replace(again, control_works=again.fraction is None)
+
+    async def _votes(
+        self, criterion: Criterion, problem: Problem, text: str, first: int = 0
+    ) -> Sequence[_Vote]:
+        """The votes of all repeats, which are numbered from `first`, so that others are drawn."""
         if criterion.check:
             return [await self._checked(criterion, problem, text)]
         if self.judge is None:
             return [_Vote(None, why="no judge is given")]
-        asking = (self._judged(self.judge, criterion, problem, text, i) for i in range(self.repeats))
+        repeats = range(first, first + self.repeats)
+        asking = (self._vote(self.judge, criterion, problem, text, repeat) for repeat in repeats)
         return await asyncio.gather(*asking)
 
     @cached_property
@@ -207,10 +268,10 @@ class RubricGrader:
         except Exception as error:  # a user's check may raise anything
             return _Vote(None, why=f"the check failed: {describe_error(error)}")
 
-    async def _judged(
+    async def _vote(
         self, judge: Model, criterion: Criterion, problem: Problem, text: str, repeat: int
     ) -> _Vote:
-        messages, tokens, why = judge_messages(criterion, problem, text, self.seed), 0, ""
+        messages, tokens, why = judge_messages(criterion, problem, text), 0, ""
         for attempt in range(self.tries):
             seed = derive_seed(self.seed, problem.id, text, criterion.text, repeat, attempt)
             try:
@@ -229,6 +290,21 @@ class RubricGrader:
         return _Vote(None, tokens, f"no readable verdict in {self.tries} answers")
 
 
+async def _require_room(judge: Any, questions: Sequence[Prompt], response: int, limit: int) -> None:
+    if hasattr(judge, "learn_context"):
+        await judge.learn_context()
+    context, encode = getattr(judge, "context", None), getattr(judge, "encode", None)
+    if not isinstance(context, int) or not questions:
+        return
+    question = max(len(encode(each)) for each in questions) if encode is not None else 0
+    if question + response + limit > context:
+        raise ConfigError(
+            f"the judge {_name(judge)} reads a question of {question} tokens and a response of up to "
+            f"{response}, and may write {limit}, where its context holds {context}: raise the context, or "
+            "lower most_characters or the agents' max_tokens"
+        )
+
+
 def _decided(votes: Sequence[_Vote], tiers: bool) -> float | None:
     """The verdict of more than half of the repeats; for tiers, the median of those known if they are so many.
 
@@ -237,12 +313,12 @@ def _decided(votes: Sequence[_Vote], tiers: bool) -> float | None:
         >>> _decided(votes[:3], False), _decided(votes, False), _decided(votes, True)
         (1.0, None, 1.0)
     """
-    known = sorted(vote.fraction for vote in votes if vote.fraction is not None)
+    levels = sorted(vote.fraction for vote in votes if vote.fraction is not None)
     if not tiers:
-        return next((one for one in known if 2 * known.count(one) > len(votes)), None)
-    if 2 * len(known) <= len(votes):
+        return next((one for one in levels if 2 * levels.count(one) > len(votes)), None)
+    if 2 * len(levels) <= len(votes):
         return None
-    low, high = statistics.median_low(known), statistics.median_high(known)
+    low, high = statistics.median_low(levels), statistics.median_high(levels)
     return low if low == high else None
 
 

@@ -103,8 +103,8 @@ class Rubric:
         for criterion in self.criteria:
             if criterion.id == id:
                 return criterion
-        known = ", ".join(criterion.id for criterion in self.criteria)
-        raise ConfigError(f"the rubric has no criterion {shown(id)}; it has {known}")
+        ids = ", ".join(criterion.id for criterion in self.criteria)
+        raise ConfigError(f"the rubric has no criterion {shown(id)}; it has {ids}")
 
     def tagged(self, tags: Sequence[str]) -> "Rubric":
         """The criteria that have one of these tags: those of one stage.
@@ -112,10 +112,10 @@ class Rubric:
         Raises:
             ConfigError: None has, or none of them has positive points.
         """
-        kept = tuple(c for c in self.criteria if not set(tags).isdisjoint(c.tags))
-        if not any(criterion.points > 0 for criterion in kept):
+        tagged = tuple(c for c in self.criteria if not set(tags).isdisjoint(c.tags))
+        if not any(criterion.points > 0 for criterion in tagged):
             raise ConfigError(f"no criterion with positive points has the tag {shown(' or '.join(tags))}")
-        return Rubric(kept)
+        return Rubric(tagged)
 
     def rows(self) -> list[dict[str, Any]]:
         """As plain data, for `Problem.metadata`."""

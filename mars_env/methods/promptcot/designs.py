@@ -82,10 +82,10 @@ class ChatWriting:
 
     def read(self, text: str) -> tuple[str, str] | None:
         """Both, if each heading is there once, in this order, and neither is empty."""
-        before, found, rest = text.partition(self.rationale_heading)
+        before, heading, rest = text.partition(self.rationale_heading)
         rationale, second, problem = rest.partition(self.problem_heading)
         again = self.rationale_heading in rest or self.problem_heading.strip() in rationale + problem
-        if before.strip() or not (found and second) or again:
+        if before.strip() or not (heading and second) or again:
             return None
         rationale, problem = rationale.strip(), problem.strip()
         return (rationale, problem) if rationale and problem else None
@@ -133,8 +133,8 @@ async def rationales(
     prompt = writing.from_problem(design.concepts, design.problem)
     completions = await model.complete(prompt, n, sampling)
     texts = [None if c.cut else after_thinking(c.text) for c in completions]
-    found = [replace(design, rationale=text.strip()) for text in texts if text is not None]
-    return [each for each in found if is_readable(writing, each)]
+    designs = [replace(design, rationale=text.strip()) for text in texts if text is not None]
+    return [each for each in designs if is_readable(writing, each)]
 
 
 async def best_rationale(

@@ -91,23 +91,25 @@ async def make_problems(
     with _journal(folder / JOURNAL, depends, settings) as (journal, rows):
         while len(rows) < settings.tries:
             places = range(len(rows), min(settings.tries, len(rows) + settings.concurrency))
-            made = await _round(places, write, refer, settings, runs, rows)
-            append(journal, "".join(json.dumps(row, allow_nan=False) + "\n" for row in made), sync=True)
-            rows += made
+            new_problems = await _round(places, write, refer, settings, runs, rows)
+            append(
+                journal, "".join(json.dumps(row, allow_nan=False) + "\n" for row in new_problems), sync=True
+            )
+            rows += new_problems
         rows = rows[: settings.tries]
     problems = [parse_problem(row["problem"]) for row in rows if row["fate"] == "kept"]
     fates = Counter(row["fate"] for row in rows)
     unknown = sum(problem.reference is None for problem in problems)
     left_out = ", ".join(f"{fates[fate]} {fate}" for fate in ("unreadable", "duplicate", "contaminated"))
-    found = ProblemSet(
+    problem_set = ProblemSet(
         folder.name,
         problems,
         revision=f"seed {settings.seed}, {settings.tries} tries",
         licence=settings.licence,
         notes=f"made by models; left out: {left_out}; {unknown} references UNKNOWN",
     )
-    write_problems(folder / PROBLEMS, found)
-    return found
+    write_problems(folder / PROBLEMS, problem_set)
+    return problem_set
 
 
 async def _round(
@@ -123,21 +125,21 @@ async def _round(
     seen = {tuple(split_words(row["problem"]["problem"])) for row in earlier if row["fate"] == "kept"}
     fates: list[str] = []
     for design in designs:
-        own = () if design is None else tuple(split_words(design.problem))
-        if design is None or not own:
+        words = () if design is None else tuple(split_words(design.problem))
+        if design is None or not words:
             fates.append("unreadable")
-        elif own in seen:
+        elif words in seen:
             fates.append("duplicate")
         elif runs.found_in(design.problem) is not None:
             fates.append("contaminated")
         else:
             fates.append("kept")
-            seen.add(own)
-    kept = {i: d for i, d, fate in zip(places, designs, fates, strict=True) if d and fate == "kept"}
-    seeds = {i: derive_seed(settings.seed, "refer", i) for i in kept}
-    references = await gather_all(refer(kept[i].problem, seed) for i, seed in seeds.items())
-    found = dict(zip(kept, references, strict=True))
-    rows = {i: problem_row(_problem(i, design, found[i])) for i, design in kept.items()}
+            seen.add(words)
+    fit = {i: d for i, d, fate in zip(places, designs, fates, strict=True) if d and fate == "kept"}
+    seeds = {i: derive_seed(settings.seed, "refer", i) for i in fit}
+    references = await gather_all(refer(fit[i].problem, seed) for i, seed in seeds.items())
+    by_place = dict(zip(fit, references, strict=True))
+    rows = {i: problem_row(_problem(i, design, by_place[i])) for i, design in fit.items()}
     return [{"index": i, "fate": fate, "problem": rows.get(i)} for i, fate in zip(places, fates, strict=True)]
 
 
@@ -158,12 +160,12 @@ def _journal(
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise StoreError(f"another process is making {path}") from error
-        found = list(rows_of(path))
-        if 0 < len(found) <= settings.tries:  # the first line is the head
-            found = found[: 1 + (len(found) - 1) // settings.concurrency * settings.concurrency]
-        file.truncate(sum(len(line) for line, _ in found))
-        if not found:
+        stored = list(rows_of(path))
+        if 0 < len(stored) <= settings.tries:  # the first line is the head
+            stored = stored[: 1 + (len(stored) - 1) // settings.concurrency * settings.concurrency]
+        file.truncate(sum(len(line) for line, _ in stored))
+        if not stored:
             append(file, json.dumps(head) + "\n", sync=True)
-        elif found[0][1] != head:
+        elif stored[0][1] != head:
             raise StoreError(f"{path} was made with other settings: give the same ones, or another folder")
-        yield file, [row for _, row in found[1:]]
+        yield file, [row for _, row in stored[1:]]

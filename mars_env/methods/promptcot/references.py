@@ -13,8 +13,8 @@ from typing import Any, Literal
 from mars_env.envs.selection import answer_key
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
+from mars_env.grading.json_reply import parse_json_object
 from mars_env.grading.math.extract import extract_answer
-from mars_env.grading.untrusted import json_object
 from mars_env.problems.code import code_problem_from_row
 from mars_env.problems.written import PROVENANCE
 from mars_env.seeds import derive_seed
@@ -82,13 +82,13 @@ class Majority:
         written = dict(answer for answer in reversed(answers) if answer is not None)  # as its first voter did
         value, share = plurality(votes, self.threshold)
         text = None if value is None else written[value]
-        unfit = text and await asyncio.to_thread(check_reference, Problem("made", statement, text))
+        fault = text and await asyncio.to_thread(check_reference, Problem("made", statement, text))
         voters = len(votes)
-        made = {"by": "majority", "voter": self.voter.policy, "voters": voters, "threshold": self.threshold}
+        origin = {"by": "majority", "voter": self.voter.policy, "voters": voters, "threshold": self.threshold}
         counts = Counter(vote for vote in votes if vote is not None).most_common()
-        made |= {"votes": {written[vote]: count for vote, count in counts}, "agreement": share}
-        made |= {"unfit": unfit} if unfit else {}
-        return Reference(None if unfit else text, share, made)
+        origin |= {"votes": {written[vote]: count for vote, count in counts}, "agreement": share}
+        origin |= {"fault": fault} if fault else {}
+        return Reference(None if fault else text, share, origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,31 +124,31 @@ class WrittenTests:
         """The reference of a statement."""
         inputs: list[str] = []
         for number in range(self.rounds):
-            own = derive_seed(seed, "input", number)
-            [found] = await self._answers(_ask_input(statement, inputs), 1, own)
-            if found is not None and found not in inputs:
-                inputs.append(found)
-        each = await gather_all(
+            input_seed = derive_seed(seed, "input", number)
+            [stdin] = await self._answers(_ask_input(statement, inputs), 1, input_seed)
+            if stdin is not None and stdin not in inputs:
+                inputs.append(stdin)
+        votes_by_input = await gather_all(
             self._answers(_ask_output(statement, text), self.voters, derive_seed(seed, "output", i), "output")
             for i, text in enumerate(inputs)
         )
-        said = [[None if vote is None else vote.rstrip() for vote in votes] for votes in each]
-        results = [plurality(votes, self.threshold) for votes in said]
-        kept = [
+        outputs = [[None if vote is None else vote.rstrip() for vote in votes] for votes in votes_by_input]
+        results = [plurality(votes, self.threshold) for votes in outputs]
+        agreed = [
             ({"input": text, "output": str(output)}, share)
             for text, (output, share) in zip(inputs, results, strict=True)
             if output is not None
         ]
-        known = len(kept) >= self.least
-        shares = [share for _, share in kept] if known else [share for _, share in results]
+        is_known = len(agreed) >= self.least
+        shares = [share for _, share in agreed] if is_known else [share for _, share in results]
         agreement = min(shares, default=0.0)
         author = getattr(self.author, "name", "author")
-        made = {"by": "tests", "author": author, "voters": self.voters, "threshold": self.threshold}
-        made |= {"inputs": len(inputs), "kept": len(kept), "agreement": agreement}
-        if not known:
-            return Reference(None, agreement, made, "code")
-        row = {"id": "made", "prompt": statement, "mode": "stdin", "tests": [test for test, _ in kept]}
-        return Reference(code_problem_from_row(row).reference, agreement, made, "code")
+        origin = {"by": "tests", "author": author, "voters": self.voters, "threshold": self.threshold}
+        origin |= {"inputs": len(inputs), "kept": len(agreed), "agreement": agreement}
+        if not is_known:
+            return Reference(None, agreement, origin, "code")
+        row = {"id": "made", "prompt": statement, "mode": "stdin", "tests": [test for test, _ in agreed]}
+        return Reference(code_problem_from_row(row).reference, agreement, origin, "code")
 
     async def _answers(
         self, prompt: list[Message], n: int, seed: int, key: str = "input"
@@ -196,10 +196,10 @@ def _ask_input(statement: str, earlier: Sequence[str]) -> list[Message]:
     return [{"role": "user", "content": text + (f"\nThere are already:{listed}" if listed else "")}]
 
 
-def _ask_output(statement: str, given: str) -> list[Message]:
+def _ask_output(statement: str, stdin: str) -> list[Message]:
     text = (
         f"A program reads its input and prints its output. The task:\n\n{statement}\n\n"
-        f"The input, as JSON: {json.dumps(given)}\n\n"
+        f"The input, as JSON: {json.dumps(stdin)}\n\n"
         "Work out step by step what the program must print. End with a line that is a JSON object alone: "
         '{"output": "..."}.'
     )
@@ -209,6 +209,6 @@ def _ask_output(statement: str, given: str) -> list[Message]:
 def _text_in(text: str, key: str) -> str | None:
     """The text under a key of the JSON object in the last line; None if there is none."""
     *_, last = text.strip().splitlines() or [""]
-    found = json_object(last) or {}
-    value = found.get(key) if len(found) == 1 else None
+    reply = parse_json_object(last) or {}
+    value = reply.get(key) if len(reply) == 1 else None
     return value if isinstance(value, str) else None

@@ -35,9 +35,10 @@ from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
 from mars_env.text import shown
 from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.local import LocalTrainer, Policy
+from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.loop import Texts, fit
 from mars_env.trainers.metrics import StepMetrics
+from mars_env.trainers.policy import Policy
 from mars_env.types import Completion, Sampling
 
 PROBLEM, RATIONALE = "problem", "rationale"
@@ -167,38 +168,38 @@ async def e_step(
     async def best(place: int, design: Design) -> tuple[Design, list[float]] | None:
         seed = derive_seed(loop.seed, "rationales", step, place)
         sampling = replace(loop.sampling, seed=seed)
-        found = await rationales(designers.rationale, designers.writing, design, loop.candidates, sampling)
-        return await best_rationale(designers.problem, designers.writing, found) if found else None
+        texts = await rationales(designers.rationale, designers.writing, design, loop.candidates, sampling)
+        return await best_rationale(designers.problem, designers.writing, texts) if texts else None
 
-    each = await gather_all(best(place, design) for place, design in enumerate(designs))
-    found = [one for one in each if one is not None]
-    chosen = [designers.rationale_text(design) for design, _ in found]
-    return Texts({RATIONALE: chosen}), [scores for _, scores in found]
+    pairs = await gather_all(best(place, design) for place, design in enumerate(designs))
+    candidates = [one for one in pairs if one is not None]
+    chosen = [designers.rationale_text(design) for design, _ in candidates]
+    return Texts({RATIONALE: chosen}), [scores for _, scores in candidates]
 
 
 async def m_step(designers: Designers, designs: Sequence[Design], loop: Loop) -> Texts:
     """Each problem with the rationale model's greedy rationale, for the problem model to imitate."""
-    found = []
+    problems = []
     for design in await explain(designers, designs, loop.sampling):
         with suppress(ContextError):
-            found += [] if design is None else [designers.problem_text(design)]
-    return Texts({PROBLEM: found})
+            problems += [] if design is None else [designers.problem_text(design)]
+    return Texts({PROBLEM: problems})
 
 
 async def explain(designers: Designers, designs: Sequence[Design], sampling: Sampling) -> list[Design | None]:
     """Each design with the rationale model's greedy rationale; None where that cannot be used."""
     greedy = replace(sampling, temperature=0.0, seed=0)
     model, writing = designers.rationale, designers.writing
-    each = await gather_all(rationales(model, writing, design, 1, greedy) for design in designs)
-    return [found[0] if found else None for found in each]
+    replies = await gather_all(rationales(model, writing, design, 1, greedy) for design in designs)
+    return [explained[0] if explained else None for explained in replies]
 
 
 async def em_batches(
     designers: Designers, designs: Sequence[Design], loop: Loop, done: int = 0
 ) -> AsyncGenerator[Texts]:
     """What each update imitates: E-step and M-step by turns, or M-steps alone; a source for `fit`."""
-    each = 1 + loop.improve_rationales
-    for step in range(done // each, loop.steps):
+    updates_per_step = 1 + loop.improve_rationales
+    for step in range(done // updates_per_step, loop.steps):
         batch = [designs[place] for place in batch_of(len(designs), loop.batch, step, loop.seed)]
         if loop.improve_rationales:
             texts, scores = await e_step(designers, batch, loop, step)
@@ -241,16 +242,16 @@ async def alternate(
     if not designs:
         raise ConfigError("the loop needs problems")
     if directory is not None and not _identity(designs, loop).items() <= trainer.run.items():
-        own = "designers.trainer(config, designs, loop)"
-        raise ConfigError(f"a loop with checkpoints needs its own trainer: {own}")
-    each = 1 + loop.improve_rationales
+        advice = "designers.trainer(config, designs, loop)"
+        raise ConfigError(f"a loop with checkpoints needs its own trainer: {advice}")
+    updates_per_step = 1 + loop.improve_rationales
     return await fit(
         trainer,
         lambda done: em_batches(designers, designs, loop, done),
-        loop.steps * each,
+        loop.steps * updates_per_step,
         refresh=designers.refresh,
         directory=directory,
-        checkpoint_every=checkpoint_every * each,
+        checkpoint_every=checkpoint_every * updates_per_step,
         loggers=loggers,
     )
 

@@ -3,13 +3,14 @@
 Between two batches it is updated, in the order of the trees' ids: a run is the same however long trees take.
 """
 
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 
-from mars_env.grading.cover import words_of
 from mars_env.methods.spell.rewards import outcomes
 from mars_env.methods.spell.rules import documents_of
 from mars_env.rollout import Job
@@ -32,7 +33,7 @@ class Remembered:
     @property
     def key(self) -> tuple[str, ...]:
         """What makes two questions of a cluster the same: their words and numbers in their order."""
-        return tuple(words_of(self.question))
+        return tuple(re.findall(r"-?\w+", unicodedata.normalize("NFKC", self.question).casefold()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,13 @@ class QuestionMemory:
         return self.plus(
             Remembered(
                 tree.problem.id,
-                found.turn.info["question"],
-                found.turn.info["answer"],
+                outcome.turn.info["question"],
+                outcome.turn.info["answer"],
                 tuple(tree.problem.metadata.get(FRESH, ())),
             )
             for tree in sorted(trees, key=_order)
-            for found in outcomes(tree)
-            if found.kind == "some" and (found.turn.reward or 0.0) > 0
+            for outcome in outcomes(tree)
+            if outcome.kind == "some" and (outcome.turn.reward or 0.0) > 0
         )
 
 

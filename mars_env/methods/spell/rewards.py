@@ -8,6 +8,7 @@ from typing import Final
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import children_of, is_right
+from mars_env.methods.spell.answers import read_answer
 from mars_env.methods.spell.rules import Vote
 from mars_env.text import choices, shown
 from mars_env.types import Tree, Turn
@@ -52,11 +53,11 @@ class QuestionOutcome:
 
     Attributes:
         turn: The Questioner's turn.
-        kind: ``malformed``; ``long`` (dropped); ``ungrounded`` (answered without documents); ``unknown`` (the
-            machinery failed, or too few answers could be judged); ``unsolved``; ``all`` (solved by all
-            answers); ``some``.
+        kind: ``malformed``; ``long`` (dropped); ``ungrounded`` (answered from another cluster's documents);
+            ``unknown`` (the machinery failed, or too few answers could be judged); ``unsolved``; ``all``
+            (solved by all answers); ``some``.
         solved: The mean reward of the answers; None where it is unknown.
-        answers: The Responder's turns with the documents, each with its reward and the Verifier's majority.
+        answers: The Responder's turns on its own documents, each with its reward and the majority.
     """
 
     turn: Turn
@@ -69,7 +70,8 @@ def outcomes(tree: Tree) -> list[QuestionOutcome]:
     """What became of the questions of a tree, in the order of their ids.
 
     An answer is worth ``max(rule, majority)``: the rule is its grade. It is unknown where neither is 1 and
-    one of them is unknown. A question's solved share is unknown if more than half of its answers are.
+    one of them is unknown. Without a short answer there is no vote, and it is worth 0. A question's solved
+    share is unknown if more than half of its answers are.
     """
     below = children_of(tree)
     return [_outcome(turn, below, bool(tree.fault)) for turn in below.get(None, ())]
@@ -88,12 +90,13 @@ def _outcome(question: Turn, below: Mapping[str | None, Sequence[Turn]], lost: b
         answers = below.get(answers[0].id, ())
     judged = []
     for answer in answers:
-        vote = majority_vote(votes_of(below.get(answer.id, ())))
+        votes = votes_of(below.get(answer.id, ()))
+        vote = majority_vote(votes) if read_answer(answer.action.text) else False
         judged.append((answer, _value(is_right(answer), vote), vote))
-    known = [value for _, value, _ in judged if value is not None]
-    if 2 * len(known) < max(1, len(judged)):
+    values = [value for _, value, _ in judged if value is not None]
+    if 2 * len(values) < max(1, len(judged)):
         return QuestionOutcome(question, "unknown", None, tuple(judged))
-    solved = sum(known) / len(known)
+    solved = sum(values) / len(values)
     kind = "unsolved" if solved == 0 else "all" if solved == 1 else "some"
     return QuestionOutcome(question, kind, solved, tuple(judged))
 
@@ -115,16 +118,15 @@ class SpellReward:
     """The rewards of a tree: a team reward (`mars_env.envs.Game.team_reward`).
 
     - Verifier: 1 if its vote is the majority's, else 0; unknown where there is no majority; 0 if unreadable.
-    - Responder: ``max(rule, majority)``. Without documents: none, it is not trained.
-    - Questioner: `DIFFICULTY` of the solved share, 0 where none or all solve it; -0.5 where it is answered
-      without documents; -1 if malformed; none where the reference was too long.
+    - Responder: ``max(rule, majority)``. From another cluster's documents: none, it is not trained.
+    - Questioner: `DIFFICULTY` of the solved share, 0 where none or all solve it, and where it is answered
+      from another cluster's documents; -1 if malformed; none where the reference was too long.
 
     Raises:
         ConfigError: There is no such difficulty.
     """
 
     difficulty: str = "gaussian"
-    ungrounded: float = -0.5
     malformed: float = -1.0
 
     def __post_init__(self) -> None:
@@ -148,17 +150,17 @@ class SpellReward:
         if outcome.kind == "some":
             assert outcome.solved is not None
             return DIFFICULTY[self.difficulty](outcome.solved)
-        penalties = {"malformed": self.malformed, "ungrounded": self.ungrounded, "unsolved": 0.0, "all": 0.0}
-        return penalties.get(outcome.kind)
+        others = {"malformed": self.malformed, "ungrounded": 0.0, "unsolved": 0.0, "all": 0.0}
+        return others.get(outcome.kind)
 
 
 def _agreement(turn: Turn, vote: bool | None) -> float | None:
-    [own] = votes_of([turn])
+    [answer] = votes_of([turn])
     if turn.action.interrupted:
         return None
-    if own == "unknown":
+    if answer == "unknown":
         return 0.0
-    return None if vote is None else float((own == "yes") == vote)
+    return None if vote is None else float((answer == "yes") == vote)
 
 
 EPISODE_REWARD = SpellReward()

@@ -1,28 +1,28 @@
 """SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863; docs/methods.md).
 
 A problem is a cluster of documents without a question. The Questioner makes question and reference; the
-Responder first answers once without documents, and if that succeeds the question is not grounded in them;
-otherwise it answers with all documents; the Verifier says whether an answer and the reference are equivalent.
+Responder first answers once from another cluster's documents, and if that succeeds the question is not
+grounded in its own; otherwise it answers from all of these; the Verifier says whether its short answer and
+the reference are equivalent.
 """
 
 import math
-import re
 import unicodedata
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from decimal import Decimal
-from types import MappingProxyType
-from typing import Any, ClassVar, Final, Literal
+from functools import partial
+from typing import Any, Final, Literal
 
-from gymnasium import Space
+from pydantic import PositiveInt
 
-from mars_env.checks import require_integer
-from mars_env.envs.spaces import UnicodeText
+from mars_env.envs.game_function import game
+from mars_env.envs.rules import Play, ask
 from mars_env.errors import ConfigError
-from mars_env.grading.cover import words_of
-from mars_env.grading.untrusted import json_object
+from mars_env.grading.json_reply import parse_json_object
+from mars_env.methods.spell.answers import MOST_ANSWER, NUMBER, comparable, read_answer
 from mars_env.text import shown
-from mars_env.types import Action, Grade, Observation, Problem, Reward, Verdict
+from mars_env.types import Problem, Verdict
 
 QUESTIONER, RESPONDER, VERIFIER = "questioner_0", "responder_0", "verifier_0"
 
@@ -33,42 +33,54 @@ LETTERS: Final = ("A", "B", "C", "D")
 MOST_QUESTION: Final = 4000
 """A longer question is malformed, in characters."""
 
-_NUMBER = re.compile(r"[-−+]?[$€£]?\s?(\d{1,30}(?:,\d{3}){0,9}(?:\.\d{1,30})?)\s?%?")
-
 Vote = Literal["yes", "no", "unknown"]
 
 
-def cluster(id: str, task_text: str, documents: Sequence[str], *, task: str = "general") -> Problem:
+def cluster(
+    id: str,
+    task_text: str,
+    documents: Sequence[str],
+    *,
+    other_documents: Sequence[str] = (),
+    task: str = "general",
+) -> Problem:
     """A problem of these rules: documents, and what is to be asked about them.
 
     Args:
         id: Unique within its set.
         task_text: What the Questioner is to ask about.
         documents: At least one.
+        other_documents: Those of another cluster, for the answer that must not succeed. `train_spell` draws
+            them itself.
         task: One of `TASKS`.
 
     Raises:
         ConfigError: There is no document, or no such task.
     """
-    problem = Problem(id, task_text, None, "open", {"documents": list(documents), "task": task})
+    metadata = {"documents": list(documents), "task": task}
+    if other_documents:
+        metadata["other_documents"] = list(other_documents)
+    problem = Problem(id, task_text, None, "open", metadata)
     documents_of(problem)
     return problem
 
 
-def documents_of(problem: Problem) -> list[str]:
-    """The documents of a cluster.
+def documents_of(problem: Problem, key: str = "documents") -> list[str]:
+    """The documents of a cluster; with the key ``"other_documents"`` those of another one.
 
     Raises:
-        ConfigError: The problem is not a cluster.
+        ConfigError: There are none, or the problem has no task of these rules.
     """
-    documents, task = problem.metadata.get("documents"), problem.metadata.get("task", "general")
-    given = documents if isinstance(documents, list | tuple) else ()
-    if not given or not all(isinstance(each, str) and each for each in given):
-        advice = "make it by mars_env.methods.spell.rules.cluster, from a list of strings"
-        raise ConfigError(f"the problem {shown(problem.id)} has no documents: {advice}")
+    documents, task = problem.metadata.get(key), problem.metadata.get("task", "general")
+    texts = documents if isinstance(documents, list | tuple) else ()
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        advice = "make it by mars_env.methods.spell.rules.cluster, from lists of strings"
+        if key != "documents":
+            advice += ", or set grounding to false"
+        raise ConfigError(f"the problem {shown(problem.id)} has no {key}: {advice}")
     if task not in TASKS:
         raise ConfigError(f"the task of {shown(problem.id)} is {shown(task)}, not {', '.join(TASKS)}")
-    return list(given)
+    return list(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +103,8 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
 
     It is one JSON object, or ends with one in a code fence. It has the keys ``question`` and ``answer``; for
     a choice also ``options``, an object of four different strings A to D. The answer to a ``number``
-    question is one number that is not 0. A ``general`` answer has at most `longest_answer` words.
+    question is one number that is not 0. A ``general`` answer has at most `longest_answer` words, and
+    `MOST_ANSWER` characters.
 
     Example:
         >>> read_question('Here:\n```json\n{"question": "Which profit?", "answer": 17}\n```', "number")
@@ -99,23 +112,23 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
         >>> read_question('{"question": "Which profit?", "answer": "none"}', "number").fault
         'malformed'
     """
-    found = json_object(text) or json_object(_last_fence(text))
-    if found is None:
+    reply = parse_json_object(text) or parse_json_object(_last_fence(text))
+    if reply is None:
         return _MALFORMED
-    question, answer = _line(found.get("question")), _line(found.get("answer"))
+    question, answer = _line(reply.get("question")), " ".join(_line(reply.get("answer")).split())
     if task == "choice":
-        question += _choices(found.get("options"))
+        question += _choices(reply.get("options"))
         fits = answer in LETTERS and "\n" in question
     elif task == "number":
-        match = _NUMBER.fullmatch(answer)
-        fits = match is not None and float(match[1].replace(",", "")) != 0
+        fits = NUMBER.fullmatch(answer) is not None and comparable(answer) != 0
     else:
         fits = True
-    if not fits or not words_of(question) or not words_of(answer) or len(question) > MOST_QUESTION:
+    if not fits or not any(map(str.isalnum, question)) or len(question) > MOST_QUESTION:
         return _MALFORMED
-    if task == "general" and len(answer.split()) > longest_answer:
+    if task == "general" and (len(answer.split()) > longest_answer or len(answer) > MOST_ANSWER):
         return AskedQuestion(fault="long")
-    return AskedQuestion(question, answer)
+    reference = read_answer(answer)
+    return AskedQuestion(question, reference) if reference else _MALFORMED
 
 
 def _last_fence(text: str) -> str:
@@ -159,145 +172,88 @@ def read_vote(text: str) -> Vote:
     return "yes" if word == "yes" else "no" if word == "no" else "unknown"
 
 
-Phase = Literal["ask", "probe", "answer", "judge", "end"]
+ROLES: Final = {
+    "questioner": "mars_env.methods.spell.agents:Questioner",
+    "responder": "mars_env.methods.spell.agents:Responder",
+    "verifier": "mars_env.methods.spell.agents:AnswerVerifier",
+}
+
+FIELDS: Final = {
+    "questioner": ["task", "documents", "examples"],
+    "responder": ["documents", "question"],
+    "verifier": ["question", "answer", "reference"],
+}
 
 
-@dataclass(frozen=True, slots=True)
-class SpellState:
-    """Who acts next, the question with its reference (`expected`), the answer as the Verifier reads it."""
-
-    problem: Problem
-    phase: Phase = "ask"
-    question: str = ""
-    expected: str = ""
-    output: str = ""
-    answered: bool = False
+def turns(settings: Any) -> int:
+    """A question, the answer from other documents, an answer and a verdict."""
+    return 4 if settings.grounding else 3
 
 
-_ACTING: Mapping[Phase, str] = {
-    "ask": QUESTIONER, "probe": RESPONDER, "answer": RESPONDER, "judge": VERIFIER
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Spell:
-    """The rules of SPELL.
+@game(
+    max_turns=turns,
+    roles=ROLES,
+    fields=FIELDS,
+    rewards={},
+    team_reward="mars_env.methods.spell.rewards:EPISODE_REWARD",
+    grader="mars_env.methods.spell.answers:SameAnswer",
+    trained_by="mars_env.methods.spell.training:train_spell",
+    poses=True,
+)
+def spell(problem: Problem, *, grounding: bool = True, longest_answer: PositiveInt = 40) -> Play:
+    """The Questioner asks, the Responder answers, the Verifier compares the answer with the reference.
 
     The metadata of a cluster say what the Questioner sees: the documents with the numbers ``shown`` (all by
-    default), and ``examples``, earlier questions with their answers. The Responder sees all documents.
+    default), ``examples``, earlier questions with their answers, and ``other_documents``, those of another
+    cluster. The Responder sees all documents.
 
-    Attributes:
-        grounding: Whether the Responder first answers without documents.
+    Args:
+        problem: A cluster.
+        grounding: Whether the Responder first answers from the other cluster's documents.
         longest_answer: Longer references are dropped, in words. The paper: 40 tokens.
-        most_characters: Of an answer, as the Verifier reads it: its end. So no answer can fill the context of
-            its Verifier.
-
-    Raises:
-        ConfigError: A setting makes no sense.
     """
-
-    roles_from: ClassVar[str] = "mars_env.methods.spell.agents:SPELL_ROLES"
-    rewards: ClassVar[Mapping[str, Reward]] = MappingProxyType({})
-    team_reward: ClassVar[str] = "mars_env.methods.spell.rewards:EPISODE_REWARD"
-    grader: ClassVar[str] = "mars_env.grading.cover:CoverMatch"
-    trained_by: ClassVar[str] = "mars_env.methods.spell.training:train_spell"
-
-    grounding: bool = True
-    longest_answer: int = 40
-    most_characters: int = 4000
-    possible_agents: ClassVar[tuple[str, ...]] = (QUESTIONER, RESPONDER, VERIFIER)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.grounding, bool):
-            raise ConfigError(f"grounding is true or false, got {shown(self.grounding)}")
-        for name in ("longest_answer", "most_characters"):
-            require_integer(getattr(self, name), name)
-
-    @property
-    def max_turns(self) -> int:
-        """A question, the answer without documents, an answer and a verdict."""
-        return 4 if self.grounding else 3
-
-    def fields(self, agent: str) -> Mapping[str, Space[Any]]:
-        """Questioner: task, documents, examples; Responder: documents, question; Verifier: no documents."""
-        names = {
-            QUESTIONER: ("task", "documents", "examples"),
-            RESPONDER: ("documents", "question"),
-            VERIFIER: ("question", "answer", "reference"),
-        }
-        return {name: UnicodeText() for name in names[agent]}
-
-    def start(self, problem: Problem) -> SpellState:
-        """Nothing has been asked yet.
-
-        Raises:
-            ConfigError: The problem is not a cluster of documents.
-        """
-        documents_of(problem)
-        return SpellState(problem)
-
-    def current_agent(self, state: SpellState) -> str | None:
-        """Whose turn it is; None at the end, which a malformed or ungrounded question brings at once."""
-        return _ACTING.get(state.phase)
-
-    def observe(self, state: SpellState, agent: str) -> Observation:
-        """The agent's fields. Without documents the Responder's are an empty text."""
-        if agent == VERIFIER:
-            return {"question": state.question, "answer": state.output, "reference": state.expected}
-        documents, metadata = documents_of(state.problem), state.problem.metadata
-        if agent == RESPONDER:
-            seen = state.phase not in ("ask", "probe")
-            return {"documents": _listed(documents) if seen else "", "question": state.question}
-        shown_ones = metadata.get("shown", range(len(documents)))
-        return {
-            "task": state.problem.statement,
-            "documents": _listed([documents[i] for i in shown_ones]),
-            "examples": "\n\n".join(
-                f"Question: {each['question']}\nAnswer: {each['answer']}"
-                for each in metadata.get("examples", ())
-            ),
-        }
-
-    def submission(self, state: SpellState, action: Action) -> str | None:
-        """Answers are graded, with and without documents."""
-        return action.text if self.current_agent(state) == RESPONDER else None
-
-    def posed(self, state: SpellState) -> Problem:
-        """The question with its reference: what an answer is graded on."""
-        return Problem(state.problem.id, state.question, state.expected)
-
-    def note(self, state: SpellState, action: Action) -> Mapping[str, Any]:
-        """Question and reference; whether an answer was one without documents; the vote of a Verifier."""
-        notes: dict[str, Any] = {"truncated": action.truncated}
-        if state.phase == "ask":
-            asked = self._asked(state, action)
-            return notes | {"question": asked.question, "answer": asked.answer, "fault": asked.fault}
-        if state.phase == "judge":
-            return notes | {"vote": read_vote(action.text)}
-        return notes | {"probe": state.phase == "probe"}
-
-    def apply(self, state: SpellState, action: Action, grade: Grade | None) -> SpellState:
-        """The next phase. The grade decides only whether a question is grounded, and no agent sees it."""
-        if state.phase == "ask":
-            asked = self._asked(state, action)
-            if asked.fault:
-                return replace(state, phase="end")
-            phase: Phase = "probe" if self.grounding else "answer"
-            return replace(state, phase=phase, question=asked.question, expected=asked.answer)
-        if state.phase == "probe":
-            grounded = grade is None or grade.verdict is Verdict.WRONG
-            return replace(state, phase="answer" if grounded else "end")
-        if state.phase == "answer":
-            return replace(state, phase="judge", output=action.text[-self.most_characters :], answered=True)
-        return replace(state, phase="end")
-
-    def final(self, state: SpellState) -> int | None:
-        """The answer with documents."""
-        return int(self.grounding) if state.answered else None
-
-    def _asked(self, state: SpellState, action: Action) -> AskedQuestion:
-        return read_question(action.text, state.problem.metadata.get("task", "general"), self.longest_answer)
+    documents, task = list_documents(problem), problem.metadata.get("task", "general")
+    other_documents = list_documents(problem, "other_documents") if grounding else ""
+    parse = partial(parse_question, task=task, longest_answer=longest_answer)
+    reply = yield ask("questioner", **questioner_fields(problem), graded=False, parse=parse)
+    if reply.info["fault"]:
+        return None
+    question, reference = reply.info["question"], reply.info["answer"]
+    posed = Problem(problem.id, question, reference)
+    seen: dict[str, Any] = {"question": question, "graded": posed}
+    if grounding:
+        guess = yield ask("responder", **seen, documents=other_documents, info={"probe": True})
+        if guess.grade is not None and guess.grade.verdict is not Verdict.WRONG:
+            return None  # the question is not known to need its documents
+    answer = yield ask("responder", **seen, documents=documents, info={"probe": False})
+    if short_answer := read_answer(answer.text):
+        compared: dict[str, Any] = {"question": question, "answer": short_answer, "reference": reference}
+        yield ask("verifier", **compared, graded=False, parse=parse_vote)
+    return answer
 
 
-def _listed(documents: Sequence[str]) -> str:
+def parse_question(text: str, *, task: str, longest_answer: int) -> dict[str, str]:
+    """What a Questioner's turn records."""
+    return asdict(read_question(text, task, longest_answer))
+
+
+def parse_vote(text: str) -> dict[str, str]:
+    """What a Verifier's turn records."""
+    return {"vote": read_vote(text)}
+
+
+def list_documents(problem: Problem, key: str = "documents") -> str:
+    """The documents of a cluster as one text."""
+    return _numbered(documents_of(problem, key))
+
+
+def questioner_fields(problem: Problem) -> dict[str, Any]:
+    """What the Questioner observes."""
+    documents, metadata = documents_of(problem), problem.metadata
+    chosen = [documents[number] for number in metadata.get("shown", range(len(documents)))]
+    examples = [f"Question: {e['question']}\nAnswer: {e['answer']}" for e in metadata.get("examples", ())]
+    return {"task": problem.statement, "documents": _numbered(chosen), "examples": "\n\n".join(examples)}
+
+
+def _numbered(documents: Sequence[str]) -> str:
     return "\n\n".join(f"Document {number}:\n{text}" for number, text in enumerate(documents, 1))

@@ -10,7 +10,7 @@
 import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -21,12 +21,11 @@ from mars_env.envs import Game
 from mars_env.envs.growers import levels
 from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import is_right
-from mars_env.grading.cover import CoverMatch
 from mars_env.loggers import Logger
+from mars_env.methods.spell.answers import SameAnswer
 from mars_env.methods.spell.memory import QuestionMemory, Remembered, question_job
 from mars_env.methods.spell.rewards import SpellReward, majority_vote, outcomes, votes_of
-from mars_env.methods.spell.rules import QUESTIONER, RESPONDER, VERIFIER, Spell
-from mars_env.models.batching import whole_waves
+from mars_env.methods.spell.rules import QUESTIONER, RESPONDER, VERIFIER, documents_of, spell
 from mars_env.problems import ProblemSet
 from mars_env.rollout import UpdateBatch, collect, groups_of
 from mars_env.seeds import derive_seed
@@ -36,7 +35,7 @@ from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings, checked
 from mars_env.trainers.rollouts import LostTrees, UpdateLog, graded_in_step
 from mars_env.trainers.team import Team
-from mars_env.types import Grader, Group, Tree, role_of
+from mars_env.types import Grader, Group, Problem, Tree, role_of
 
 MEMORY: Final = "memory.jsonl"
 """A file beside the checkpoints: what each update's batch added to the memory."""
@@ -65,7 +64,7 @@ class SpellSettings(BaseModel, frozen=True, extra="forbid"):
     difficulty: Literal["gaussian", "unsolved", "tent"] = "gaussian"
     """The Questioner's reward; see `mars_env.methods.spell.rewards.DIFFICULTY`."""
     grounding: bool = True
-    """Whether questions that are answered without documents are rejected."""
+    """Whether questions that are answered from another cluster's documents are rejected."""
     least_agreement: float = Field(default=0.51, ge=0, le=1)
     """A Verifier's group is trained only if at least this share of it votes as its majority ..."""
     most_agreement: float = Field(default=0.99, ge=0, le=1)
@@ -76,12 +75,12 @@ class SpellSettings(BaseModel, frozen=True, extra="forbid"):
 
 
 def spell_game(settings: SpellSettings | None = None, grader: Grader | None = None) -> Game:
-    """The game of a training run; the grader judges answers by the reference, by default by `CoverMatch`."""
+    """The game of a training run; the grader judges answers by the reference, by default by `SameAnswer`."""
     chosen = settings or SpellSettings()
     before = (1, 1) if chosen.grounding else (1,)
     return Game(
-        Spell(grounding=chosen.grounding),
-        grader or CoverMatch(),
+        spell(grounding=chosen.grounding),
+        grader or SameAnswer(),
         rewards={},
         team_reward=SpellReward(chosen.difficulty),
         grower=levels((*before, chosen.group, chosen.verifiers)),
@@ -96,43 +95,43 @@ def role_groups(trees: Sequence[Tree], settings: SpellSettings, seed: int) -> li
     - Verifier: groups whose majority agrees with the rule, with an agreement within the settings' limits; as
       many turns as the settings say, drawn.
 
-    Answers without documents are never trained.
+    Answers from another cluster's documents are never trained.
     """
     chosen: list[Group] = []
-    asked: list[Group] = []
+    questioners: list[Group] = []
     refused: dict[str, list[Group]] = {}
     verifiers: list[Group] = []
-    wanted: Counter[str] = Counter()
+    wanted_counts: Counter[str] = Counter()
     for tree in trees:
         groups = {group.turns[0].parent_id: group for group in groups_of([tree])}
         task = str(tree.problem.metadata.get("task", "general"))
-        for found in outcomes(tree):
-            question = Group(found.turn.group_id, (found.turn,))
-            if found.turn.reward is not None and found.turn.reward <= 0:
+        for outcome in outcomes(tree):
+            question = Group(outcome.turn.group_id, (outcome.turn,))
+            if outcome.turn.reward is not None and outcome.turn.reward <= 0:
                 refused.setdefault(task, []).append(question)
-            if found.kind == "some" and wanted.total() < settings.questions:
-                chosen.append(groups[found.answers[0][0].parent_id])
-                asked.append(question)
-                wanted[task] += 1
+            if outcome.kind == "some" and wanted_counts.total() < settings.questions:
+                chosen.append(groups[outcome.answers[0][0].parent_id])
+                questioners.append(question)
+                wanted_counts[task] += 1
             verifiers += [
                 groups[answer.id]
-                for answer, _, _ in found.answers
+                for answer, _, _ in outcome.answers
                 if answer.id in groups and _is_clear(groups[answer.id], is_right(answer), settings)
             ]
     rng = np.random.default_rng(seed)
-    for task in sorted(wanted):
-        asked += _drawn(refused.get(task, []), wanted[task], rng)
-    number = math.ceil(wanted.total() * settings.verifier_turns / settings.verifiers)
-    return [*chosen, *asked, *_drawn(verifiers, number, rng)]
+    for task in sorted(wanted_counts):
+        questioners += _drawn(refused.get(task, []), wanted_counts[task], rng)
+    number = math.ceil(wanted_counts.total() * settings.verifier_turns / settings.verifiers)
+    return [*chosen, *questioners, *_drawn(verifiers, number, rng)]
 
 
 def _is_clear(votes: Group, right: bool | None, settings: SpellSettings) -> bool:
     """Whether the majority of a Verifier's group agrees with the rule, and is neither narrow nor whole."""
-    said = votes_of(votes.turns)
-    vote = majority_vote(said)
+    votes_read = votes_of(votes.turns)
+    vote = majority_vote(votes_read)
     if vote is None or vote != right:
         return False
-    share = said.count("yes" if vote else "no") / len(said)
+    share = votes_read.count("yes" if vote else "no") / len(votes_read)
     return settings.least_agreement <= share <= settings.most_agreement
 
 
@@ -140,6 +139,17 @@ def _drawn(groups: Sequence[Group], n: int, rng: np.random.Generator) -> list[Gr
     """At most n of the groups, in their order."""
     places = rng.choice(len(groups), min(n, len(groups)), replace=False) if groups else ()
     return [groups[place] for place in sorted(places)]
+
+
+def paired(clusters: ProblemSet, n: int, rng: np.random.Generator) -> list[Problem]:
+    """Draw n different clusters, each with the documents of another one as its `other_documents`."""
+    pairs = []
+    for cluster in clusters.sample(rng, n):
+        first, *rest = clusters.sample(rng, min(2, len(clusters)))
+        other = rest[0] if rest and first.id == cluster.id else first
+        metadata = {**cluster.metadata, "other_documents": documents_of(other)}
+        pairs.append(replace(cluster, metadata=metadata))
+    return pairs
 
 
 @dataclass(frozen=True)
@@ -175,6 +185,8 @@ class SpellRun:
             raise ConfigError(f"the team lacks {', '.join(missing)}")
         if spell.group < 2:
             raise ConfigError("one answer to a question is never right in part: set group to 2 or more")
+        if spell.grounding and len(self.clusters) < 2:
+            raise ConfigError("the documents of another cluster are needed: give two clusters or more")
         require_roles(settings.train, agents)
         object.__setattr__(self, "game", self.game or spell_game(spell))
 
@@ -197,7 +209,6 @@ async def spell_batches(
         concurrency: Most trees played at the same time; each has up to ``group * verifiers`` requests.
     """
     assert run.game is not None
-    whole_waves()
     game, team, settings, spell = graded_in_step(run.game), run.team, run.settings, run.spell
     log, rows = UpdateLog.resumed(directory, MEMORY, done)
     remembered = _REMEMBERED.validate_python([new for row in rows for new in row["new"]])
@@ -214,13 +225,12 @@ async def spell_batches(
             sample = step * spell.tries + attempt
             jobs = [
                 question_job(cluster, memory, spell.fresh, spell.last, settings.seed, sample, progress)
-                for cluster in run.clusters.sample(rng, settings.problems_per_step)
+                for cluster in paired(run.clusters, settings.problems_per_step, rng)
             ]
             played = await collect(game, team.agents, jobs, seed=settings.seed, concurrency=concurrency)
-            for tree in played:
-                lost.write_tree(tree, {})
+            lost.write_step(played)
             trees += played
-            if sum(found.kind == "some" for tree in trees for found in outcomes(tree)) >= spell.questions:
+            if sum(outcome.kind == "some" for tree in trees for outcome in outcomes(tree)) >= spell.questions:
                 break
         if on_trees is not None:
             on_trees(step, trees)
@@ -253,7 +263,7 @@ async def train_spell(
 
     Raises:
         ConfigError: Team and settings do not fit.
-        ModelError: As many trees in a row as there are clusters in a try could not be played.
+        ModelError: As many trees as there are clusters in a try could not be played, and no other.
     """
     team, settings = run.team, run.settings
     assert run.game is not None

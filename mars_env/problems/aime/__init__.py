@@ -33,7 +33,7 @@ def aime_problems(
     topic: str | Collection[str] | None = None,
     template: str | Collection[str] | None = None,
 ) -> ProblemSet:
-    """The endless set of AIME-style problems.
+    """Generated problems in the style of AIME, without end.
 
     The level is drawn uniformly from those requested, then the template from those of that level. Metadata:
     ``level`` (1 to 5), ``topic``, ``template``, ``parameters`` (the numbers drawn).
@@ -77,15 +77,15 @@ def aime_problems(
 _T = TypeVar("_T", int, str)
 
 
-def _chosen(what: str, asked: _T | Collection[_T] | None, known: tuple[_T, ...]) -> tuple[_T, ...]:
-    if asked is None:
-        return known
-    wanted = {asked} if isinstance(asked, str) or not isinstance(asked, Collection) else set(asked)
-    unknown = wanted - set(known)
-    if unknown or not wanted:
+def _chosen(what: str, choice: _T | Collection[_T] | None, options: tuple[_T, ...]) -> tuple[_T, ...]:
+    if choice is None:
+        return options
+    chosen = {choice} if isinstance(choice, str) or not isinstance(choice, Collection) else set(choice)
+    unknown = chosen - set(options)
+    if unknown or not chosen:
         named = ", ".join(map(repr, unknown)) or "(none asked for)"
-        raise ConfigError(f"the aime set has no {what} {named}; it has: {', '.join(map(str, known))}")
-    return tuple(item for item in known if item in wanted)
+        raise ConfigError(f"the aime set has no {what} {named}; it has: {', '.join(map(str, options))}")
+    return tuple(item for item in options if item in chosen)
 
 
 def _make(names: tuple[str, ...], rng: random.Random) -> Iterator[Draft | None]:

@@ -136,10 +136,10 @@ def quadratic_squares(rng: random.Random) -> Question:
     need(0 < gap <= 2500)
     # Writing 4(n^2 + an + b) = (2n + a)^2 - D, both factors of D are at most |D|, so 2n + a is at most |D|.
     values = {n: n * n + a * n + b for n in range(1, gap // 2 + 1)}
-    found = [n for n, value in values.items() if value >= 0 and math.isqrt(value) ** 2 == value]
-    need(len(found) >= 2)
+    roots = [n for n, value in values.items() if value >= 0 and math.isqrt(value) ** 2 == value]
+    need(len(roots) >= 2)
     statement = (
         f"Find the sum of all positive integers $n$ for which ${polynomial(1, a, b, variable='n')}$ "
         "is the square of an integer."
     )
-    return Question(statement, sum(found), {"a": a, "b": b})
+    return Question(statement, sum(roots), {"a": a, "b": b})

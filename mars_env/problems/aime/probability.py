@@ -36,10 +36,10 @@ def two_dice(rng: random.Random) -> Question:
     low = rng.randint(3, a + b - 3)
     high = rng.randint(low, min(low + 6, a + b))
     hits = sum(1 for x, y in product(range(1, a + 1), range(1, b + 1)) if low <= x + y <= high)
-    wanted = f"exactly ${low}$" if low == high else f"at least ${low}$ and at most ${high}$"
+    spread = f"exactly ${low}$" if low == high else f"at least ${low}$ and at most ${high}$"
     statement = (
         f"A fair die whose faces are numbered from $1$ to ${a}$ and a fair die whose faces are numbered from"
-        f" $1$ to ${b}$ are rolled. The probability that the sum of the two results is {wanted}"
+        f" $1$ to ${b}$ are rolled. The probability that the sum of the two results is {spread}"
         f" {LOWEST_TERMS}"
     )
     return Question(statement, parts_sum(Fraction(hits, a * b)), {"a": a, "b": b, "low": low, "high": high})
@@ -128,12 +128,12 @@ def matched_pairs(rng: random.Random) -> Question:
     need(len(hands) <= 2002)
     hits = sum(1 for hand in hands if drawn - len({i // 2 for i in hand}) == whole)
     need(hits > 0)
-    wanted = f"exactly ${whole}$ complete pairs are" if whole > 1 else "exactly one complete pair is"
+    condition = f"exactly ${whole}$ complete pairs are" if whole > 1 else "exactly one complete pair is"
     if whole == 0:
-        wanted = "no complete pair is"
+        condition = "no complete pair is"
     statement = (
         f"{opening} At random, ${drawn}$ of the ${2 * pairs}$ {things} are chosen. The probability that "
-        f"{wanted} among them {LOWEST_TERMS}"
+        f"{condition} among them {LOWEST_TERMS}"
     )
     parameters = {"pairs": pairs, "drawn": drawn, "whole": whole}
     return Question(statement, parts_sum(Fraction(hits, len(hands))), parameters)
@@ -148,10 +148,10 @@ def spread_of_a_draw(rng: random.Random) -> Question:
     draws = list(combinations(range(1, n + 1), drawn))
     hits = sum(1 for draw in draws if low <= draw[-1] - draw[0] <= high)
     need(hits < len(draws))
-    wanted = f"exactly ${low}$" if low == high else f"at least ${low}$ and at most ${high}$"
+    spread = f"exactly ${low}$" if low == high else f"at least ${low}$ and at most ${high}$"
     statement = (
         f"From the integers $1$ to ${n}$, ${drawn}$ different ones are chosen at random. The probability that"
-        f" the difference between the largest and the smallest of them is {wanted} {LOWEST_TERMS}"
+        f" the difference between the largest and the smallest of them is {spread} {LOWEST_TERMS}"
     )
     parameters = {"n": n, "drawn": drawn, "low": low, "high": high}
     return Question(statement, parts_sum(Fraction(hits, len(draws))), parameters)

@@ -13,8 +13,8 @@ def arithmetic_term(rng: random.Random) -> Question:
     first, step = rng.randint(-40, 90), rng.randint(2, 25)
     i, j, k = sorted(rng.sample(range(3, 60), 3))
     low, high = first + (i - 1) * step, first + (j - 1) * step
-    found = next(d for d in range(1, high - low + 1) if low + (j - i) * d == high)
-    term = high + sum([found] * (k - j))
+    difference = next(d for d in range(1, high - low + 1) if low + (j - i) * d == high)
+    term = high + sum([difference] * (k - j))
     statement = (
         f"In an arithmetic progression $a_1, a_2, a_3, \\ldots$ the terms $a_{{{i}}} = {low}$ and $a_{{{j}}}"
         f" = {high}$ are known. Find $a_{{{k}}}$."

@@ -57,9 +57,9 @@ class Template:
     def draw(self, rng: random.Random) -> Question | None:
         """A question; None if the draw is degenerate, or the answer no integer from `least` to 999."""
         with suppress(_Degenerate):
-            found = self.any_question(rng)
-            if found.answer == int(found.answer) and self.least <= found.answer <= 999:
-                return found
+            question = self.any_question(rng)
+            if question.answer == int(question.answer) and self.least <= question.answer <= 999:
+                return question
         return None
 
 

@@ -31,7 +31,7 @@ from time import monotonic as clock
 
 from mars_env.sandbox.inside import folders, kernel, questions
 from mars_env.sandbox.inside.program import open_streams, preload, run_child
-from mars_env.sandbox.inside.watch import CALM_MS, Look, Usage, Watch, exceeded, pause
+from mars_env.sandbox.inside.watch import CALM_MS, Look, Usage, Watch, exceeded, idle_time, pause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing is slow to import
@@ -187,11 +187,11 @@ class _Box:
             message, ancillary, _, _ = self.control.recvmsg(16, 1024)
             if not message:
                 return
-            given = [fd for _, _, data in ancillary for (fd,) in struct.iter_unpack("i", data)]
-            request = given.pop(0)
+            fds = [fd for _, _, data in ancillary for (fd,) in struct.iter_unpack("i", data)]
+            request = fds.pop(0)
             order = marshal.loads(os.pread(request, os.fstat(request).st_size, 0))
             os.close(request)
-            self.control.send(self.run(order, given))
+            self.control.send(self.run(order, fds))
 
     def put_files(self, request: dict[str, Any]) -> None:
         """Write a job's files into the working folder; no program runs there yet."""
@@ -244,27 +244,24 @@ class _Box:
                 if status is not None:
                     return status, usage, reason
                 events = dict(self.poll.poll(wait))
-                if self.control.fileno() in events:  # closed: the host is gone
-                    self.kill_and_collect(usage)
-                    self.wipe()
-                    os._exit(0)
+                self.attend(events, usage)
                 if reason:
                     self.kill_all()  # whatever was started since
-                if self.listener in events:
-                    questions.answer(self.listener)
                 now = clock()
                 if reason or pidfd in events or (events and now - before < wait / 1000):
                     continue
                 seen = self.watch.look(limits)
-                slept, before = (slept + now - before if seen.asleep else slept), now
+                if seen.asleep:
+                    slept += idle_time(now - before, wait)
+                before = now
                 wait = pause(limits, seen)
-                found = exceeded(limits, seen, usage)
-                if found in ("cpu", "memory") and seen.tasks > 1 and found != doubtful:
+                limit = exceeded(limits, seen, usage)
+                if limit in ("cpu", "memory") and seen.tasks > 1 and limit != doubtful:
                     # One look may count something twice: a process that becomes another one, or a child's
                     # time that its parent has already been given. The next look does not.
-                    doubtful, wait = found, 1.0
+                    doubtful, wait = limit, 1.0
                     continue
-                reason, doubtful = found, ""
+                reason, doubtful = limit, ""
                 if not reason and (now - started > limits["wall_seconds"] or slept > limits["idle_seconds"]):
                     reason = "wall"
                 if reason:
@@ -272,6 +269,15 @@ class _Box:
         finally:
             self.poll.unregister(pidfd)
             os.close(pidfd)
+
+    def attend(self, events: dict[int, int], usage: Usage) -> None:
+        """Answer the program's questions, and end with the host."""
+        if self.control.fileno() in events:  # closed: the host is gone
+            self.kill_and_collect(usage)
+            self.wipe()
+            os._exit(0)
+        if self.listener in events:
+            questions.answer(self.listener)
 
     def reap(self, pid: int, usage: Usage, flags: int = os.WNOHANG) -> int | None:
         """Collect ended processes; returns the status of `pid` if it is one of them."""

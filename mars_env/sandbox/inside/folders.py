@@ -106,14 +106,14 @@ def empty(folder: str) -> None:
 def _unlink_files(fd: int) -> list[str]:
     """Remove everything in a folder except its subfolders; returns their names."""
     with os.scandir(fd) as entries:
-        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     writable = os.fstat(fd).st_mode & 0o300 == 0o300
-    if found and not writable:
+    if listed and not writable:
         os.fchmod(fd, 0o700)
-    for name, is_folder in found:
+    for name, is_folder in listed:
         if not is_folder:
             os.unlink(name, dir_fd=fd)
-    return [name for name, is_folder in found if is_folder]
+    return [name for name, is_folder in listed if is_folder]
 
 
 def _move_up(name: str, fd: int, top: int, moved: int) -> int:

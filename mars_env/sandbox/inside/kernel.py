@@ -63,11 +63,11 @@ def unshare(config: dict[str, Any], uid: int | None) -> None:
     libc_call("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
     for arguments in config["mounts"]:
         libc_call("mount", *arguments)
-    for kept, path in config["shown"].items():
-        os.makedirs(path if os.path.isdir(kept) else os.path.dirname(path), exist_ok=True)
-        if not os.path.isdir(kept):
+    for copy, path in config["shown"].items():
+        os.makedirs(path if os.path.isdir(copy) else os.path.dirname(path), exist_ok=True)
+        if not os.path.isdir(copy):
             write_file(path, b"")
-        libc_call("mount", *mount_arguments(kept, path, "", MS_BIND | MS_REC))
+        libc_call("mount", *mount_arguments(copy, path, "", MS_BIND | MS_REC))
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -113,11 +113,11 @@ def landlock_rules(abi: int, read: list[str]) -> dict[str, Any]:
     scoped = 3 if abi >= 6 else 0
     attributes = struct.pack("=QQQ", files, network, scoped)[: 24 if abi >= 6 else 16 if abi >= 4 else 8]
     execute, write, read_file, read_dir, truncate = 1, 2, 4, 8, 1 << 14
-    wanted = [(path, execute | read_file | read_dir) for path in read]
-    wanted += [(path, read_file) for path in ("/dev/random", "/dev/urandom")]
-    wanted += [("/dev/null", read_file | write | truncate), ("/dev/full", read_file | write)]
+    paths = [(path, execute | read_file | read_dir) for path in read]
+    paths += [(path, read_file) for path in ("/dev/random", "/dev/urandom")]
+    paths += [("/dev/null", read_file | write | truncate), ("/dev/full", read_file | write)]
     fds, rules = [], []
-    for path, rights in wanted:
+    for path, rights in paths:
         try:
             fds.append(os.open(path, os.O_PATH | os.O_CLOEXEC))
         except FileNotFoundError:

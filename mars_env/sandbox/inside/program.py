@@ -82,18 +82,18 @@ def open_streams() -> None:
     os.close(errors)
 
 
-def run_child(box: _Box, request: dict[str, Any], given: int, failure_fd: int) -> None:
+def run_child(box: _Box, request: dict[str, Any], fd_count: int, failure_fd: int) -> None:
     """In the fork: apply the limits, then become the program. Never returns.
 
     Args:
         box: The fork has a copy of its state.
         request: The order.
-        given: How many file descriptors the program gets, from 0 on.
+        fd_count: How many file descriptors the program gets, from 0 on.
         failure_fd: Where to report what went wrong before the program started.
     """
     try:
-        os.dup2(failure_fd, given, inheritable=False)
-        failure_fd = given
+        os.dup2(failure_fd, fd_count, inheritable=False)
+        failure_fd = fd_count
         _enter(box, request, failure_fd)
         if request["argv"] is not None:
             for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # the interpreter ignores them

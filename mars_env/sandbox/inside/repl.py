@@ -1,7 +1,8 @@
 """Runs inside a sandbox: a Python interpreter that keeps its names from one call to the next.
 
 A call is a line of JSON, how many characters of output to keep, and the source; its answer is a line of JSON,
-the output. Both go over descriptor 4; without a channel, the standard input holds all calls.
+the output. Both go over descriptor 4, where an empty answer comes first, once the interpreter is ready.
+Without a channel, the standard input holds all calls. A call that uses too much CPU time ends by SIGPROF.
 """
 
 # It must import fast, so it uses neither pathlib nor typing.
@@ -13,6 +14,7 @@ import ast
 import io
 import json
 import os
+import signal
 import sys
 import traceback
 
@@ -32,12 +34,12 @@ class _Output(io.StringIO):
         self.room, self.lost = room, 0
 
     def write(self, text: str) -> int:
-        kept = super().write(text[: self.room])
-        self.room -= kept
-        self.lost += len(text) - kept
+        written = super().write(text[: self.room])
+        self.room -= written
+        self.lost += len(text) - written
         return len(text)
 
-    def shown(self) -> str:
+    def text(self) -> str:
         return self.getvalue() + (f"\n[{self.lost} more characters]" if self.lost else "")
 
 
@@ -58,17 +60,23 @@ def _run(source: str, names: dict[str, Any], room: int) -> str:
         traceback.print_exception(
             error.with_traceback(error.__traceback__ and error.__traceback__.tb_next), file=output
         )
-    return output.shown()
+    return output.text()
 
 
-def serve(*, living: bool) -> None:
-    """Answer calls until they end."""
+def serve(*, living: bool, seconds: float) -> None:
+    """Answer calls until they end; each may use so many seconds of CPU time."""
     names: dict[str, Any] = {"__name__": "__main__"}
     calls: Iterable[str] = open(CHANNEL_FD, closefd=False) if living else sys.stdin.readlines()
     answers = open(CHANNEL_FD if living else os.dup(1), "w", closefd=False)
     if not living:
         os.dup2(2, 1)  # programs that it starts may print, too
+    if living:
+        answers.write('""\n')
+        answers.flush()
     for line in calls:
         room, source = json.loads(line)
-        answers.write(json.dumps(_run(source, names, room)) + "\n")
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        output = _run(source, names, room)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        answers.write(json.dumps(output) + "\n")
         answers.flush()

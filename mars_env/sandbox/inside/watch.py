@@ -108,12 +108,12 @@ class Watch:
         """Pids of all live processes that the program started."""
         if self.namespaces:
             return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != self.me]
-        found, frontier = [], [self.me]
+        pids, frontier = [], [self.me]
         while frontier:
             for child in children(frontier.pop()):
-                found.append(child)
+                pids.append(child)
                 frontier.append(child)
-        return found
+        return pids
 
     def disk_usage(self, limit: int) -> tuple[int, int]:
         """Bytes and files in the folders that programs can write to."""
@@ -137,12 +137,12 @@ class Watch:
         sockets = 0
         for name in os.listdir(f"{path}/fd"):
             try:
-                found = os.stat(f"{path}/fd/{name}")
+                status = os.stat(f"{path}/fd/{name}")
             except OSError:
                 continue  # it has just been closed
-            sockets += stat.S_ISSOCK(found.st_mode)
-            if found.st_nlink == 0 and found.st_dev == self.device:
-                held[found.st_ino] = found.st_blocks * 512
+            sockets += stat.S_ISSOCK(status.st_mode)
+            if status.st_nlink == 0 and status.st_dev == self.device:
+                held[status.st_ino] = status.st_blocks * 512
         # Last, because a mapped file cannot become open again. Nothing tells how large it is.
         with open(f"{path}/maps", "rb") as file:
             for line in file.read().splitlines():
@@ -151,37 +151,45 @@ class Watch:
         return sockets
 
 
-def exceeded(limits: dict[str, Any], seen: Look, dead: Usage) -> str:
+def exceeded(limits: dict[str, Any], look: Look, dead: Usage) -> str:
     """The name of the first exceeded limit; empty if none."""
     used = (
-        ("cpu", seen.cpu + dead.cpu, "cpu_seconds"),
-        ("memory", seen.memory, "memory_bytes"),
-        ("processes", seen.tasks, "processes"),
+        ("cpu", look.cpu + dead.cpu, "cpu_seconds"),
+        ("memory", look.memory, "memory_bytes"),
+        ("processes", look.tasks, "processes"),
         ("output", max(map(output_bytes, (1, 2, 3))), "output_bytes"),
-        ("disk", seen.disk, "disk_bytes"),
-        ("files", seen.files, "files"),
-        ("files", seen.descriptors, "open_files"),
+        ("disk", look.disk, "disk_bytes"),
+        ("files", look.files, "files"),
+        ("files", look.descriptors, "open_files"),
     )
     return next((name for name, amount, limit in used if amount > limits[limit]), "")
 
 
-def pause(limits: dict[str, Any], seen: Look) -> float:
+def pause(limits: dict[str, Any], look: Look) -> float:
     """Milliseconds until the next look; as far as is known, no limit is exceeded by a quarter by then."""
     near = (
-        2 * seen.memory > limits["memory_bytes"]
-        or 2 * seen.tasks > limits["processes"]
-        or 4 * seen.disk > limits["disk_bytes"]
-        or 4 * seen.files > limits["files"]
-        or min(seen.tasks, CORES) * CALM_MS > 250 * limits["cpu_seconds"]
+        2 * look.memory > limits["memory_bytes"]
+        or 2 * look.tasks > limits["processes"]
+        or 4 * look.disk > limits["disk_bytes"]
+        or 4 * look.files > limits["files"]
+        or min(look.tasks, CORES) * CALM_MS > 250 * limits["cpu_seconds"]
     )
     return TIGHT_MS if near else CALM_MS
 
 
+def idle_time(seconds: float, wait: float) -> float:
+    """Seconds asleep, since the look before, for which a look at a program that is asleep stands.
+
+    A box that was to look after `wait` milliseconds and was itself kept waiting has not seen the rest.
+    """
+    return min(seconds, 2 * wait / 1000)
+
+
 def output_bytes(fd: int) -> int:
     """How much was written to a file, or allocated for it."""
-    found = os.fstat(fd)
+    status = os.fstat(fd)
     slack = 4 << 20  # the kernel may use large pages
-    return max(found.st_size, found.st_blocks * 512 - slack)
+    return max(status.st_size, status.st_blocks * 512 - slack)
 
 
 def read_stat(path: str) -> list[bytes]:
@@ -225,14 +233,14 @@ def count_descriptors(path: str, limits: dict[str, Any]) -> int:
 
 def children(pid: int) -> list[int]:
     """Pids of the live processes that a process has started."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:
-                found += map(int, file.read().split())
+                pids += map(int, file.read().split())
     except OSError:
         pass  # it has just ended
-    return found
+    return pids
 
 
 def tasks_asleep(pid: int, state: bytes, threads: int) -> bool:

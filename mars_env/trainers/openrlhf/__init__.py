@@ -1,1 +1,1 @@
-"""Training with OpenRLHF, unforked: `python -m mars_env.trainers.openrlhf`. Importing this starts nothing."""
+"""Training with OpenRLHF, unforked. Importing this starts nothing."""

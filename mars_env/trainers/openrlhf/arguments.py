@@ -20,6 +20,9 @@ from mars_env.trainers.openrlhf.command_line import Flags, as_words
 ENTRY = "openrlhf.cli.train_ppo_ray"
 """The only entry of OpenRLHF to reinforcement learning."""
 
+VERSION = "0.11.2"
+"""The version of OpenRLHF that is supported. It pins Ray, DeepSpeed and transformers, and vLLM pins torch."""
+
 
 def parsed_arguments(flags: Flags) -> SimpleNamespace:
     """OpenRLHF's arguments as its `train` receives them, nested by the dots of the flags.
@@ -28,7 +31,7 @@ def parsed_arguments(flags: Flags) -> SimpleNamespace:
 
     Raises:
         MissingExtra: OpenRLHF is not installed.
-        ConfigError: A flag is unknown, or OpenRLHF rejects a value or a combination.
+        ConfigError: Another version is, a flag is unknown, or OpenRLHF rejects a value or a combination.
     """
     received: list[SimpleNamespace] = []
     entry = ModuleType("__main__")
@@ -86,14 +89,11 @@ def hierarchize(args: object) -> SimpleNamespace:
 
 def _source() -> Path:
     """Path of the entry's source, found without an import."""
-    path = ENTRY.replace(".", "/") + ".py"
+    install = f"pip install --no-deps openrlhf=={VERSION} (what training needs: docs/openrlhf.md)"
     try:
-        found = Path(str(distribution("openrlhf").locate_file(path)))
-    except PackageNotFoundError:
-        found = None
-    if found is None or not found.exists():
-        raise MissingExtra(
-            "OpenRLHF's own parser checks the flags: pip install --no-deps openrlhf==0.11.2 is enough"
-            " here (what training needs: docs/openrlhf.md)"
-        )
-    return found
+        package = distribution("openrlhf")
+    except PackageNotFoundError as error:
+        raise MissingExtra(f"OpenRLHF's own parser checks the flags: {install}") from error
+    if package.version != VERSION:
+        raise ConfigError(f"OpenRLHF {package.version} is not supported: {install}")
+    return Path(str(package.locate_file(ENTRY.replace(".", "/") + ".py")))

@@ -25,14 +25,12 @@ def arguments_of(
 
     `resumed` is the tag of the checkpoint from which the run continues, if it does.
     """
-    own = copy.deepcopy(args)
-    own.actor.model_name_or_path = checkpoint
-    own.ckpt.path = str(Path(args.ckpt.path) / name)
-    own.ckpt.output_dir = str(Path(args.ckpt.output_dir) / name)
-    own.logger.wandb.run_name = f"{args.logger.wandb.run_name}_{name}"
-    own.logger.wandb.group = args.logger.wandb.group or args.logger.wandb.run_name
-    own.train.seed = derive_seed(args.train.seed, name, resumed or "") % 2**31
-    return own
+    policy_args = copy.deepcopy(args)
+    policy_args.actor.model_name_or_path = checkpoint
+    policy_args.ckpt.path = str(Path(args.ckpt.path) / name)
+    policy_args.ckpt.output_dir = str(Path(args.ckpt.output_dir) / name)
+    policy_args.train.seed = derive_seed(args.train.seed, name, resumed or "") % 2**31
+    return policy_args
 
 
 def tag_of(update: int) -> str:
@@ -55,7 +53,7 @@ def take_common_checkpoint(directories: Sequence[Path]) -> str | None:
         return None  # the very first save may be incomplete: there is no earlier one
     common = set.intersection(*saved)
     if not common:
-        raise StoreError("the policies have no saved update in common: give another --ckpt.path")
+        raise StoreError("the policies have no saved update in common: set out to another folder")
     tag = tag_of(max(common))
     for directory in directories:
         write_atomically(directory / LATEST, tag)
@@ -68,5 +66,5 @@ def _complete_updates(directory: Path) -> set[int]:
     if not latest.exists():
         return set()
     last = int(latest.read_text(encoding="utf-8").strip().removeprefix(_TAG))
-    found = {int(path.name.removeprefix(_TAG)) for path in directory.glob(f"{_TAG}*") if path.is_dir()}
-    return {update for update in found if update <= last}
+    saved = {int(path.name.removeprefix(_TAG)) for path in directory.glob(f"{_TAG}*") if path.is_dir()}
+    return {update for update in saved if update <= last}

@@ -60,7 +60,7 @@ def test_tests_that_stall_to_the_end_of_all_time_are_unknown(runs):
     "import os, threading\ndef f(x):\n    threading.Timer(0.2, os._exit, [0]).start()\n    return x",
 ])  # fmt: skip
 def test_a_program_that_sleeps_or_leaves_is_wrong(program):
-    grade = judged(SLOW, program, cpu_seconds=0.5, wall_seconds=6.0)
+    grade = judged(SLOW, program, cpu_seconds=0.5)
     assert grade.verdict is Verdict.WRONG, grade
 
 
@@ -76,6 +76,12 @@ def test_a_request_is_under_way_while_it_is_written():
     code = "assert f([1]) == 1\nassert f(list(range(60000))) == 60000"
     grade = judged(code, STOPS, cpu_seconds=0.5)
     assert grade.verdict is Verdict.WRONG, grade
+
+
+@pytest.mark.parametrize("where", ["", "def f(x):\n    "])
+def test_a_program_that_kills_itself_runs_once(runs, where):
+    grade = judged("assert f(1) == 1", f"import os, time\n{where}time.sleep(0.4); os.kill(os.getpid(), 9)")
+    assert grade.verdict is Verdict.WRONG and len(runs) == 1, grade
 
 
 @pytest.mark.parametrize("ended", Ended)

@@ -5,7 +5,6 @@ import json
 
 import pytest
 from command_line import run_python
-from messages import raises
 from sandboxes import mbpp_rows
 
 from mars_env.errors import ConfigError
@@ -144,5 +143,5 @@ async def test_a_mutant_that_could_not_be_judged_says_nothing_of_the_tests():
 
 
 async def test_a_concurrency_of_0_is_refused():
-    with raises(ConfigError):
-        await asyncio.wait_for(validate_problems([], Failing(judged=0), concurrency=0), 5)
+    with pytest.raises(ConfigError):
+        await asyncio.wait_for(validate_problems([], Failing(judged=0), concurrency=0), 60)

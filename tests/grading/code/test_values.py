@@ -7,7 +7,6 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 
 from mars_env.grading.code.values import BadValue, Handle, Pairs, decode, encode
 
@@ -149,9 +148,9 @@ def test_depth_is_bounded():
     deep = []
     for _ in range(1000):
         deep = [deep]
-    with raises(BadValue):
+    with pytest.raises(BadValue):
         encode(deep)
-    with raises(BadValue):
+    with pytest.raises(BadValue):
         decode(b'["list",' * 500 + b"null" + b"]" * 500)
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from rows import read_rows
 
-from mars_env.grading.math.judge import judge, unfit
+from mars_env.grading.math.judge import judge, reference_fault
 from mars_env.grading.math.nodes import OverLimit
 
 ROWS = read_rows(Path(__file__).with_name("verdicts.jsonl"))
@@ -39,7 +39,7 @@ UNFIT = [r"5^{5^{5^{5^5}}}", r"\foo{", "1/0", "((((", "10^{10^{10}}", "1 2 3 +",
 
 @pytest.mark.parametrize("reference", [*FIT, *UNFIT])
 def test_references(reference):
-    assert bool(unfit(reference)) == (reference in UNFIT)
+    assert bool(reference_fault(reference)) == (reference in UNFIT)
 
 
 def test_tolerance_applies_to_decimals_only():

@@ -1,9 +1,9 @@
 import asyncio
 import json
+import pickle
 from pathlib import Path
 
 import pytest
-from messages import raises
 
 from mars_env import grading
 from mars_env.errors import ConfigError
@@ -88,7 +88,7 @@ def test_a_lost_pool_is_unknown(monkeypatch):
     grade = own.grade_sync(problem(r"\sqrt{2}"), r"\boxed{\sqrt{3}}")
     assert grade.verdict is Verdict.UNKNOWN
     assert grade.score is None
-    with raises(RuntimeError):
+    with pytest.raises(RuntimeError):
         own.check_reference(problem(r"\sqrt{2}"))
     own.close()
 
@@ -123,8 +123,19 @@ def test_tolerance():
     ):  # fmt: skip
         assert own.grade_sync(problem(reference), rf"\boxed{{{answer}}}").verdict == verdict, answer
     own.close()
-    with raises(ValueError):
+    with pytest.raises(ValueError):
         MathGrader(tolerance=2)
+
+
+def even(problem, answer):
+    return "" if answer in ("2", "4") else f"{answer} is none of {problem.statement}"
+
+
+def test_a_check_judges_answers_where_several_are_right():
+    grader = pickle.loads(pickle.dumps(MathGrader(check=even)))
+    verdicts = [grader.grade_sync(problem("2"), text).verdict for text in (r"\boxed{4}", r"\boxed{5}", "?")]
+    assert verdicts == ["CORRECT", "WRONG", "WRONG"]
+    assert grader.check_reference(problem("4")) is None and grader.check_reference(problem("5"))
 
 
 def test_strict():
@@ -140,7 +151,7 @@ async def test_module_functions():
 
 
 def test_unknown_kinds_are_refused():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         grading.grader_for("poetry")
 
 

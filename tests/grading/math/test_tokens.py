@@ -1,7 +1,6 @@
 import time
 
 import pytest
-from messages import raises
 
 from mars_env.grading.math.nodes import OverLimit, Unreadable
 from mars_env.grading.math.tokens import MAX_LENGTH, tidy, tokenize
@@ -33,7 +32,7 @@ def test_delimiters_of_mathematics_are_taken_out_and_money_is_left():
 
 
 def test_refusals():
-    with raises(Unreadable):
+    with pytest.raises(Unreadable):
         texts("a ∮ b")
     with pytest.raises(OverLimit):
         tidy("1" * (MAX_LENGTH + 1))

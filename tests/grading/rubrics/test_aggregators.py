@@ -1,7 +1,6 @@
 """Every formula by values that were computed by hand."""
 
 import pytest
-from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.grading.rubrics import Interaction, Rubric, Saturate, Shape, Veto, WeightedSum
@@ -44,7 +43,7 @@ def test_an_interaction_adds_a_product_of_fractions():
     both = Interaction(WeightedSum(), "proof", "clear", weight=0.5)
     assert both(RUBRIC, fractions(1, 0.5, 0)) == pytest.approx(6.5 / 8 + 0.5 * 0.5)
     assert both(RUBRIC, fractions(1, 0, 0)) == pytest.approx(5 / 8)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Interaction(WeightedSum(), "prof", "clear", 1)(RUBRIC, fractions(1, 1, 0))
 
 
@@ -85,10 +84,10 @@ def test_aggregators_compose_and_what_is_outermost_has_the_last_word():
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(wrong):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         wrong()
 
 
 def test_one_text_is_not_several_ids():
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Veto(WeightedSum(), "c12")  # "c1" occurs in it

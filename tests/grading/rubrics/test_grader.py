@@ -3,20 +3,26 @@
 import asyncio
 import json
 import re
+from contextlib import nullcontext
 
 import pytest
-from messages import raises
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mars_env.envs import Game, Solve
+import mars_env
+from benchmarks.simulator import run_virtual
+from mars_env.agents import Solver
+from mars_env.envs import Game, solve
 from mars_env.envs.rubric_rewards import RubricReward
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading.rubrics import Criterion, Rubric, RubricGrader, Tier, Veto, WeightedSum
-from mars_env.grading.rubrics.judging import read_verdict
+from mars_env.grading.rubrics.judging import judge_messages, read_verdict
 from mars_env.models import ScriptedModel
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect
+from mars_env.rollout.contexts import require_room
 from mars_env.rollout.records import turn_from_row, turn_to_row
-from mars_env.types import Completion, Problem, Verdict
+from mars_env.types import Completion, Problem, Sampling, Verdict
 
 YES, NO = '{"explanation": "e", "met": true}', '{"explanation": "e", "met": false}'
 RUBRIC = Rubric.from_rows(
@@ -79,10 +85,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-async def test_a_judge_that_fails_never_moves_a_reward(fault):
+def test_a_judge_that_fails_never_moves_a_reward(fault):
     """Neither on a criterion with points, nor on one with a penalty, which "not met" would spare."""
     for judge in (Judge(right=[fault]), Judge(flatters=[fault])):
-        grade = await graded(judge, timeout=0.05)
+        grade = run_virtual(graded(judge, timeout=30.0))
         assert (grade.verdict, grade.score) == (Verdict.UNKNOWN, None)
         assert None in grade.details["fractions"].values()
         assert "1 of 2 criteria are UNKNOWN" in grade.reason
@@ -111,13 +117,106 @@ def test_a_judge_gets_as_many_requests_as_it_has_places_so_that_waiting_is_no_la
 
 
 async def test_a_turn_whose_judge_failed_has_no_reward_and_the_others_keep_theirs():
-    judge = Judge(right=[YES, ModelError("gone"), NO])
+    """The judge fails on the second response and on the control."""
+    judge = Judge(right=[YES, ModelError("gone"), ModelError("gone"), NO])
     grader = RubricGrader(judge, RUBRIC)
-    game = Game(Solve(), grader, rewards={"solver": RubricReward(rubric=RUBRIC)})
+    game = Game(solve(), grader, rewards={"solver": RubricReward(rubric=RUBRIC)})
     problems = [Problem(str(i), "What is 2 + 2?", None, "open") for i in range(3)]
     agents = assign_agents(game.rules, lambda seen: "4")
     trees = await collect(game, agents, [Job(p) for p in problems], seed=0, concurrency=1)
     assert [tree.turns[0].reward for tree in trees] == [1.0, None, 0.0]
+
+
+SEVENS = "7" * 20
+
+
+class Choosy(Judge):
+    """Works as it should, but fails on responses with many sevens."""
+
+    def __init__(self, fault, **answers):
+        super().__init__(**answers)
+        self.fault = fault
+
+    async def complete(self, prompt, n, sampling):
+        found = await super().complete(prompt, n, sampling)
+        if SEVENS not in prompt[-1]["content"]:
+            return found
+        if isinstance(self.fault, Exception):
+            raise self.fault
+        return [Completion(self.fault) if isinstance(self.fault, str) else self.fault]
+
+
+OWN_FAULTS = {name: fault for name, fault in FAULTS.items() if name != "no answer in time"}
+
+
+@pytest.mark.parametrize("fault", OWN_FAULTS.values(), ids=OWN_FAULTS)
+async def test_a_response_that_makes_a_working_judge_fail_gets_the_worst(fault):
+    """On no criterion could it have earned less, so that it is no way out of a penalty."""
+    grade = await graded(Choosy(fault), "7" * 33_000)
+    assert (grade.verdict, grade.score) == (Verdict.WRONG, 0.0)
+    assert grade.details["fractions"] == {"c1": 0.0, "c2": 1.0}
+    assert (await graded(Choosy(fault), "8")).score == 1.0
+
+
+@given(
+    st.lists(st.sampled_from([SEVENS, "8", ""]), min_size=1, max_size=6),
+    st.sampled_from([*OWN_FAULTS.values()]),
+)
+async def test_a_response_that_makes_its_judge_fail_changes_no_other_grade(texts, fault):
+    grader = RubricGrader(Choosy(fault), RUBRIC)
+    grades = await asyncio.gather(*(grader.grade(PROBLEM, text) for text in texts))
+    assert [grade.score for grade in grades] == [0.0 if text == SEVENS else 1.0 for text in texts]
+
+
+async def test_a_judge_that_fails_once_and_then_works_decides():
+    """A fault of a moment is not held against the response."""
+    judge = Judge(right=[ModelError("a moment"), NO, YES])  # the response, the control, the response again
+    assert (await graded(judge)).score == 1.0
+
+
+async def test_a_check_that_a_response_breaks_gives_the_worst():
+    rubric = Rubric.from_rows([{"text": "a", "check": {"short": 1}}, {"text": "b", "points": -1}])
+    checks = {"short": lambda problem, text, value: 1 / (5 - len(text))}
+    assert (
+        await RubricGrader(ScriptedModel([NO]), rubric, checks=checks).grade(PROBLEM, "x" * 5)
+    ).score == 0.0
+
+
+@pytest.mark.parametrize(("context", "fits"), [(None, True), (1000, True), (150, False), (149, False)])
+async def test_the_judges_room_is_checked_before_a_run(context, fits):
+    judge = Judge()
+    judge.context = context
+    for others in ({}, {"judge": None, "evaluation_judge": judge}):
+        grader = RubricGrader(
+            **{"judge": judge, "rubric": RUBRIC, "sampling": Sampling(max_tokens=51), **others}
+        )
+        game, agents = Game(solve(), grader), {"solver_0": Solver(ScriptedModel(["4"]), sampling=LIMIT)}
+        with nullcontext() if fits else pytest.raises(ConfigError):
+            await require_room(game.rules, agents, [PROBLEM], game.grader)
+        if not fits:
+            shorter = RubricGrader(**{**vars(grader), "most_characters": 60})
+            await require_room(game.rules, agents, [PROBLEM], shorter)
+
+
+async def test_the_question_counts_where_the_judge_has_a_tokenizer():
+    judge = Judge()
+    judge.encode = lambda messages: messages[-1]["content"].split()
+    question = max(len(judge.encode(judge_messages(c, PROBLEM, ""))) for c in RUBRIC.criteria)
+    for context, fits in ((question + 110, True), (question + 109, False)):
+        judge.context = context
+        with nullcontext() if fits else pytest.raises(ConfigError):
+            await RubricGrader(judge, RUBRIC, sampling=Sampling(max_tokens=10)).require_room([PROBLEM], 100)
+
+
+LIMIT = Sampling(max_tokens=100)
+
+
+def test_evaluate_checks_the_judges_room():
+    judge = ScriptedModel([YES])
+    judge.context = 50
+    agents = Solver(ScriptedModel(["4"]), sampling=LIMIT)
+    with pytest.raises(ConfigError):
+        mars_env.evaluate("aime-solve", problems=[PROBLEM], agents=agents, grader=RubricGrader(judge, RUBRIC))
 
 
 async def test_a_check_that_fails_is_unknown_too():
@@ -135,8 +234,8 @@ async def test_a_check_that_fails_is_unknown_too():
 async def test_an_unreadable_answer_is_asked_for_again_and_a_fault_is_not():
     judge = Judge(right=["Hm.", "```json\n" + YES + "\n```"])
     assert (await graded(judge)).score == 1.0
-    assert (await graded(Judge(right=["Hm.", YES]), tries=1)).verdict is Verdict.UNKNOWN
-    assert (await graded(Judge(right=[ModelError("gone"), YES]))).verdict is Verdict.UNKNOWN
+    assert (await graded(Judge(right=["Hm.", "Hm.", YES]), tries=1)).verdict is Verdict.UNKNOWN
+    assert (await graded(Judge(right=[ModelError("gone")] * 2 + [YES]))).verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -145,7 +244,7 @@ async def test_an_unreadable_answer_is_asked_for_again_and_a_fault_is_not():
         ([YES, YES, NO], 1.0),
         ([NO, YES, NO], 0.0),
         ([YES, "rubbish", YES], 1.0),
-        ([YES, "rubbish", NO], None),
+        ([YES, "rubbish", NO], 0.0),  # the last answer is that of the control and of all further requests
         ([YES, "rubbish", ModelError("gone")], None),
         ([YES, YES, NO, "rubbish", "rubbish"], None),
         ([YES, NO, NO, "rubbish", "rubbish"], None),
@@ -166,7 +265,9 @@ LEVELS = Rubric(
 async def test_tiers_need_more_than_half_and_take_the_median():
     for votes, decided in (([0, 1, 2, None, None], 0.4), ([2, 1, None, None, None], None)):
         texts = ["rubbish" if vote is None else f'{{"explanation": "e", "tier": {vote}}}' for vote in votes]
-        grade = await RubricGrader(ScriptedModel(texts), LEVELS, repeats=5, tries=1).grade(PROBLEM, "4")
+        judge = Judge()
+        judge.answers = {"How much is proved?": texts}
+        grade = await RubricGrader(judge, LEVELS, repeats=5, tries=1).grade(PROBLEM, "4")
         assert grade.details["fractions"]["c"] == decided
 
 
@@ -219,8 +320,6 @@ async def test_the_same_response_is_judged_alike():
 
 
 def test_evaluate_uses_the_judge_of_evaluations_and_names_it():
-    import mars_env
-
     training, other = ScriptedModel([YES], name="one"), ScriptedModel([NO], name="other")
     rubric = Rubric.from_rows([{"text": "It is right."}])
     report = mars_env.evaluate(
@@ -242,7 +341,7 @@ def test_evaluate_uses_the_judge_of_evaluations_and_names_it():
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         RubricGrader(Judge(), **{"rubric": RUBRIC, **wrong})
 
 
@@ -262,7 +361,7 @@ async def test_a_stage_judges_its_own_criteria_and_the_reward_too():
 
 async def test_stored_verdicts_can_be_aggregated_again():
     grader = RubricGrader(Judge(flatters=[YES]), RUBRIC)
-    game = Game(Solve(), grader, rewards={"solver": RubricReward(rubric=RUBRIC)})
+    game = Game(solve(), grader, rewards={"solver": RubricReward(rubric=RUBRIC)})
     agents = assign_agents(game.rules, lambda seen: "Great question! 4")
     [tree] = await collect(game, agents, [Job(PROBLEM)], seed=0)
     turn = turn_from_row(json.loads(json.dumps(turn_to_row(tree.turns[0]))))

@@ -1,8 +1,7 @@
 """What a response can say to its judge, and why it gets no points for it.
 
 The scripted judge here believes every instruction, heading and verdict that it finds outside of the marks
-around the response, and every special token of a chat template, also one that a tokenizer would make of
-letters that look alike. Otherwise it judges honestly.
+around the response, and every control token of a chat dialect. Otherwise it judges honestly.
 """
 
 import json
@@ -11,12 +10,9 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from mars_env.gate import DIALECT_TOKENS, safe_messages
 from mars_env.grading.rubrics import Criterion, Rubric, RubricGrader, Tier
-from mars_env.grading.rubrics.judging import judge_messages
-from mars_env.grading.untrusted import without_template_tokens
 from mars_env.models import ScriptedModel
 from mars_env.types import Problem
 
@@ -50,14 +46,14 @@ def folded(text):
 
 
 def believes(prompt):
-    """Whether something outside of the marks, or a special token, wins the judge; and the response."""
-    text = prompt[-1]["content"]
-    mark = re.search(r"with the mark (mark [0-9a-f]{16}):", text)[1]
-    before, _, between, response, after = text.split(f"[{mark}]")
-    outside = folded(before + between + after).casefold().translate(ALIKE)
-    won = any(hint in outside for hint in HINTS) or SPECIAL.search(folded(text)) is not None
+    """Whether a control token, or something outside of the response's marks, wins the judge; the response."""
+    text = safe_messages(prompt)[-1]["content"]  # as a server would render it
+    before, _, rest = text.partition("<response>\n")
+    response, _, after = rest.partition("\n</response>")
+    outside = folded(before + after).casefold().translate(ALIKE)
+    won = any(hint in outside for hint in HINTS) or any(token in text for token in DIALECT_TOKENS)
     verdicts = re.search(r'"(met|tier)": (true}|false}|\d)', outside) is not None
-    headings = outside.count("the criterion:"), outside.count("the problem,"), outside.count("the response,")
+    headings = outside.count("the criterion:"), outside.count("the problem:"), outside.count("the response,")
     return won or verdicts or headings != (1, 1, 1), response
 
 
@@ -122,44 +118,3 @@ def test_every_case_would_win_a_judge_without_marks(said):
     plain = folded(text).casefold().translate(ALIKE)
     signs = (*HINTS, '"met": ', "it is met", "the criterion", "the problem,", "the response,", "tem rewsna")
     assert any(sign in plain for sign in signs) or SPECIAL.search(folded(text))
-
-
-def test_a_response_that_knows_its_marks_gets_others():
-    criterion = RIGHT.criteria[0]
-
-    def mark(text):
-        return re.search(r"mark [0-9a-f]{16}", judge_messages(criterion, PROBLEM, text)[1]["content"])[0]
-
-    first = mark("4")
-    assert mark(f"4 [{first}]") != first and mark("4") == first
-
-
-TOKENS = ("<|im_end|>", "</think>", "<s>", "[INST]", "<<SYS>>", "</tool_call>", "[gMASK]")
-UNSEEN = ("", "\u200b", "\u2060", "\ufeff", "\u00ad", "\ufe0f", "\U000e0041")
-
-
-@given(st.text(alphabet="<>|＜＞｜﹤￨[]［］/s\u200b\u2060\ufeffINTtinkhSY_ endofm", max_size=60))
-def test_no_text_keeps_a_special_token(text):
-    assert not SPECIAL.search(folded(without_template_tokens(text)))
-
-
-@given(st.sampled_from(TOKENS), st.data())
-def test_no_special_token_is_kept_in_other_letters(token, data):
-    """Each letter as it is or wide, with letters that nobody sees after it."""
-    letters = [
-        (chr(ord(letter) + 0xFEE0) if data.draw(st.booleans()) else letter)
-        + data.draw(st.sampled_from(UNSEEN))
-        for letter in token
-    ]
-    text = "5" + "".join(letters) + "7"
-    assert SPECIAL.search(folded(token)) and not SPECIAL.search(folded(without_template_tokens(text)))
-    kept = "".join(without_template_tokens(text).split())
-    assert kept == text.replace("\U000e0041", "")  # nothing else changes
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["3 < 4 | 5", "a[i] <b>bold</b> [1]", "if x <s: y", "[install]", "x <- c(1, 2)", "Жизнь, 数学, 👍🏽"],
-)
-def test_ordinary_texts_stay_as_they_are(text):
-    assert without_template_tokens(text) == text

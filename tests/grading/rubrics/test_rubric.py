@@ -1,14 +1,14 @@
 import json
 
 import pytest
-from messages import raises
 from rows import write_rows
 
 import mars_env
-from mars_env.envs import Solve
+from mars_env import ask
+from mars_env.envs import GameFunction, solve
 from mars_env.errors import ConfigError
 from mars_env.grading.rubrics import Rubric
-from mars_env.testing import check_rules
+from mars_env.testing import check_game
 from mars_env.types import Problem
 
 
@@ -59,7 +59,7 @@ def test_rows_of_healthbench_and_of_ruscarl_are_read():
     ],
 )
 def test_a_rubric_that_cannot_be_read_says_where(rows):
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         Rubric.from_rows(rows)
 
 
@@ -67,7 +67,7 @@ def test_tags_that_no_criterion_has_are_named():
     rubric = Rubric.from_rows(
         [{"text": "a", "tags": ["style"]}, {"text": "b", "points": -1, "tags": ["rude"]}]
     )
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         rubric.tagged(["rude", "stlye"])
 
 
@@ -80,7 +80,7 @@ def test_a_file_may_have_open_problems(tmp_path):
     problems = mars_env.load_problems(path)
     assert [(problem.kind, problem.reference) for problem in problems] == [("open", None), ("math", "2")]
     assert Rubric.of(problems[0]).criteria[0].text == "It is short."
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         mars_env.make("aime-solve", problems=path)
 
 
@@ -97,10 +97,9 @@ PROBLEM = Problem("p", "2 + 2?", "4")
 
 
 def test_no_observation_contains_a_rubric():
-    class Leaky(Solve):
-        def observe(self, state, agent):
-            return {"problem": str(state.problem.metadata)}
+    def leaky(problem):
+        return (yield ask("solver", problem=str(problem.metadata)))
 
-    check_rules(Solve(), PROBLEM)
-    with raises(AssertionError):
-        check_rules(Leaky(), PROBLEM)
+    check_game(solve, PROBLEM)
+    with pytest.raises(AssertionError):
+        check_game(GameFunction(leaky, solve.options), PROBLEM)

@@ -7,7 +7,6 @@ from collections import Counter
 
 import made_set
 import pytest
-from messages import raises
 
 from mars_env import load_problems
 from mars_env.errors import ModelError, StoreError
@@ -66,7 +65,7 @@ async def test_another_set_is_refused(tmp_path):
     async def nothing(*_):
         raise AssertionError("nobody is asked")
 
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         await make_problems(tmp_path, nothing, nothing, CandidateSettings(tries=7, seed=4))
 
 
@@ -84,7 +83,7 @@ async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path)
         return Reference("1", 1.0, {"by": "test"})
 
     making = CandidateSettings(tries=7, concurrency=4)
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await make_problems(tmp_path, write, refer, making)
     assert len(lines(tmp_path)) == 1 + 4  # the first round
     assert len(made := await make_problems(tmp_path, write, refer, making)) == 7
@@ -96,7 +95,7 @@ async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="locks of files need a POSIX system")
 async def test_two_processes_do_not_make_one_set(tmp_path):
     async def write(index, seed):
-        with raises(StoreError):
+        with pytest.raises(StoreError):
             await made_set.make(tmp_path)
         return Design(("c",), "What?", "So.")
 

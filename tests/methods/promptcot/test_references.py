@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from messages import raises
 
 from mars_env.agents import FunctionAgent, Solver
 from mars_env.errors import ConfigError, ModelError
@@ -73,7 +72,7 @@ async def test_an_answer_that_nothing_can_be_compared_with_is_no_reference():
     tower = r"\boxed{5^{5^{5^{5^5}}}}"
     reference = await Majority(solver(tower), voters=4)("How many?", 0)
     assert reference.value is None and reference.agreement == 1.0
-    assert "larger than the limit" in reference.made["unfit"]
+    assert "larger than the limit" in reference.made["fault"]
 
 
 async def test_an_answer_that_was_cut_off_is_no_vote():
@@ -85,7 +84,7 @@ async def test_a_failing_voter_is_no_disagreement():
     def fails(observation):
         raise ModelError("gone")
 
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await Majority(FunctionAgent(fails))("3 + 4?", 0)
 
 
@@ -134,7 +133,7 @@ def test_the_provenance_that_is_there_stays():
 
 def test_votes_that_make_no_sense_are_refused():
     for wrong in ({"voters": 0}, {"threshold": 0.0}, {"threshold": 1.1}):
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             Majority(solver("1"), **wrong)
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         WrittenTests(author([]), rounds=2)

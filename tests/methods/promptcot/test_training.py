@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 from made_set import Writing
-from messages import raises
 from tiny_team import flat
 
 from mars_env.errors import ConfigError, ContextError, StoreError
@@ -51,7 +50,7 @@ def test_the_texts_of_both_models_have_exact_ids():
     ids = both.problem.encode
     assert (text.prompt_ids, text.token_ids) == (ids("a:"), (*ids("cd;"), *ids("xx"), 1))
     assert (rationale.prompt_ids, rationale.token_ids) == (ids("a/xx:"), (*ids("cd"), 1))
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         both.problem_text(replace(design, rationale=""))
 
 
@@ -59,7 +58,7 @@ def test_a_cold_start_teaches_both_models_their_designs():
     both = designers()
     curve = cold_start(both, both.trainer(CONFIG), DESIGNS, steps=80, batch=3)
     assert curve[-1][PROBLEM] < 0.5 < curve[0][PROBLEM] and curve[-1][RATIONALE] < 0.5
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         cold_start(both, both.trainer(CONFIG), [], steps=1)
 
 
@@ -146,7 +145,7 @@ async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, chang
         return len(figures), trainer.steps
 
     assert await run(DESIGNS) == (2, 2)
-    with raises(StoreError):
+    with pytest.raises(StoreError):
         await run(designs, **changes)
     assert await run([replace(d, rationale="") for d in DESIGNS], steps=2) == (2, 4)  # they are not read
 
@@ -175,7 +174,7 @@ async def test_a_text_beyond_a_models_context_is_not_trained_on(tmp_path):
     asked = narrowed(both, max(lengths) - 1)
     texts = await m_step(asked, DESIGNS, Loop(sampling=SAMPLING))
     assert len(texts.completions[PROBLEM]) == sum(length < max(lengths) for length in lengths)
-    with raises(ContextError):
+    with pytest.raises(ContextError):
         cold_start(asked, asked.trainer(CONFIG), explained, steps=1)
 
 
@@ -183,9 +182,9 @@ async def test_fewer_pairs_than_are_done_are_refused(tmp_path):
     both, loop = designers(), Loop(steps=2, batch=1, candidates=2, sampling=SAMPLING)
     await alternate(both, both.trainer(CONFIG, DESIGNS, loop), DESIGNS, loop, directory=tmp_path)
     fewer = loop.model_copy(update={"steps": 1})
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         await alternate(both, both.trainer(CONFIG, DESIGNS, loop), DESIGNS, fewer, directory=tmp_path)
-    with raises(ConfigError):  # a trainer of another loop
+    with pytest.raises(ConfigError):  # a trainer of another loop
         await alternate(both, both.trainer(CONFIG), DESIGNS, loop, directory=tmp_path)
 
 

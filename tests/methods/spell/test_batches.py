@@ -1,8 +1,9 @@
 """How many clusters a batch of SPELL plays, and what the memory gets of them."""
 
 import json
+import re
 
-from messages import raises
+import pytest
 from spell_team import Script, cut
 
 from mars_env.errors import ModelError
@@ -11,7 +12,7 @@ from mars_env.methods.spell.training import MEMORY, SpellRun, SpellSettings, spe
 from mars_env.problems import ProblemSet
 from mars_env.trainers import RunSettings, Team
 
-CLUSTERS = ProblemSet("c", [cluster(f"c/{i}", "Ask.", ["Profit: 17.", "Loss: 2."]) for i in range(5)])
+CLUSTERS = ProblemSet("c", [cluster(f"c/{i}", "Ask.", [f"Profit {i}: 17.", "Loss: 2."]) for i in range(5)])
 
 
 class Asks:
@@ -24,15 +25,20 @@ class Asks:
 
     async def act(self, observation, n, seed):
         self.asked += 1
-        said = json.dumps({"question": f"Question {self.asked}?", "answer": "17"})
+        [name] = re.findall(r"Profit \d", observation["documents"])
+        said = json.dumps({"question": f"{name}, question {self.asked}?", "answer": "17"})
         return await Script(lambda seen, i: said).act(observation, n, seed)
 
 
 def team(answers):
+    def respond(seen, i):
+        assert seen["documents"]
+        return answers[i % len(answers)] if seen["question"].partition(",")[0] in seen["documents"] else "?"
+
     return Team(
         {
             "questioner_0": Asks(),
-            "responder_0": Script(lambda seen, i: answers[i % len(answers)] if seen["documents"] else "?"),
+            "responder_0": Script(respond),
             "verifier_0": Script(lambda seen, i: "NO"),
         },
         {},
@@ -84,6 +90,6 @@ async def test_a_questioner_that_is_gone_ends_the_run(tmp_path, monkeypatch):
         raise ModelError("connection refused")
 
     monkeypatch.setattr(Asks, "act", gone)
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await batches(("17", "2"), directory=tmp_path)
     assert (tmp_path / MEMORY).read_text() == ""  # no update counts

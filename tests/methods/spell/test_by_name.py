@@ -4,29 +4,29 @@ import json
 
 import pytest
 from command_line import run_cli
-from messages import raises
-from spell_team import ASKED, team
+from spell_team import ASKED, OTHER, team
 
 import mars_env
 from mars_env.agents.registry import make_agents, roles_of
 from mars_env.agents.roles import Solver
-from mars_env.envs import Solve
+from mars_env.envs import solve
 from mars_env.envs.growers import Linear
 from mars_env.errors import ConfigError, MarsError
-from mars_env.grading.cover import CoverMatch
 from mars_env.methods.spell.agents import AnswerVerifier, Questioner, Responder
+from mars_env.methods.spell.answers import SameAnswer
 from mars_env.methods.spell.rewards import SpellReward
-from mars_env.methods.spell.rules import Spell, cluster
+from mars_env.methods.spell.rules import cluster, spell
 from mars_env.models import ScriptedModel
-from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.assembly import training_game
+from mars_env.trainers.recipes import MARSRL
 
-CLUSTERS = [cluster(f"c/{i}", "Ask.", ["Profit: 17.", "Loss: 2."]) for i in range(4)]
+CLUSTERS = [cluster(f"c/{i}", "Ask.", ["Profit: 17.", "Loss: 2."], other_documents=OTHER) for i in range(4)]
 SPECIFICATION = f"questioner=scripted:{ASKED},responder=scripted:It is 18.,verifier=scripted:YES"
 
 
 def test_the_name_makes_the_whole_game():
     game = mars_env.make("reports-spell", problems=CLUSTERS, longest_answer=3).game
-    assert game.rules == Spell(longest_answer=3) and isinstance(game.grader, CoverMatch)
+    assert game.rules.settings.longest_answer == 3 and isinstance(game.grader, SameAnswer)
     assert game.team_reward == SpellReward() and game.rewards == {} and game.grower is Linear
     assert not game.needs_reference  # the questioner makes it
     other = SpellReward("tent")
@@ -34,7 +34,7 @@ def test_the_name_makes_the_whole_game():
 
 
 def test_an_episode_by_hand():
-    """One question, one answer without documents, one with them, one vote: the vote says that 18 is 17."""
+    """One question, an answer from other documents, one from its own, one vote: it says that 18 is 17."""
     env = mars_env.make("reports-spell", problems=CLUSTERS)
     env.reset(seed=0)
     for text in (ASKED, "no idea", "It is 18.", "NO"):
@@ -49,7 +49,7 @@ def test_an_episode_by_hand():
 
 
 def test_other_problems_get_one_sentence():
-    with raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as caught:
         mars_env.evaluate("aime-spell", agents=team(), limit=1)
     assert "\n" not in str(caught.value)
 
@@ -57,18 +57,11 @@ def test_other_problems_get_one_sentence():
 def test_a_model_gets_the_prompts_of_spells_own_roles():
     model = ScriptedModel(["YES"])
     names = ("questioner_0", "responder_0", "verifier_0")
-    made = make_agents(model, names, roles=roles_of(Spell()))
+    made = make_agents(model, names, roles=roles_of(spell()))
     assert [type(agent) for agent in made.values()] == [Questioner, Responder, AnswerVerifier]
-    assert type(make_agents(model, ["solver_0"], roles=roles_of(Solve()))["solver_0"]) is Solver
-    with raises(MarsError):
+    assert type(make_agents(model, ["solver_0"], roles=roles_of(solve()))["solver_0"]) is Solver
+    with pytest.raises(MarsError):
         make_agents(model, names)
-
-
-@pytest.mark.parametrize("found", [3, {"solver": str}, {"solver": ScriptedModel(["x"])}])
-def test_rules_that_name_no_agents_are_refused(monkeypatch, found):
-    monkeypatch.setattr("mars_env.methods.spell.agents.SPELL_ROLES", found)
-    with raises(ConfigError):
-        roles_of(Spell())
 
 
 def test_the_command_line_plays_and_exports_it(tmp_path):
@@ -78,7 +71,7 @@ def test_the_command_line_plays_and_exports_it(tmp_path):
     assert json.loads(said)["counts"]["turns"] == {"questioner": 2, "responder": 2, "verifier": 2}
     said = run_cli("export", out, "-", "--least", 0)
     assert said.count("You write questions about documents") == 2
-    assert "reports-spell" in run_cli("envs").split()
+    assert {"reports", "spell"} <= set(run_cli("envs").split())
 
 
 def test_trainers_that_do_not_know_spell_say_which_function_does(tmp_path):
@@ -87,11 +80,11 @@ def test_trainers_that_do_not_know_spell_say_which_function_does(tmp_path):
         "train_ spell", "train_spell"
     )
     assert not (tmp_path / "run").exists()
-    with raises(ConfigError):
-        TeamSettings(env="reports-spell").game()
+    with pytest.raises(ConfigError):
+        training_game(MARSRL.with_(environment={"id": "reports-spell"}))
 
 
 def test_a_team_that_makes_its_own_problems_cannot_be_asked():
     for env_id in ("spell", "reports-spell"):
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             mars_env.solve("2 + 2?", agents="scripted:x", env_id=env_id)

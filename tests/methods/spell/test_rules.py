@@ -6,15 +6,14 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 from spell_team import ASKED, CLUSTER, cut, played, rewards_of
 
 from mars_env.errors import ConfigError
-from mars_env.grading.untrusted import MAX_JSON
+from mars_env.grading.json_reply import MAX_JSON
 from mars_env.methods.spell.rewards import DIFFICULTY, SpellReward, gaussian, majority_vote, outcomes
-from mars_env.methods.spell.rules import MOST_QUESTION, Spell, cluster, read_question, read_vote
+from mars_env.methods.spell.rules import MOST_QUESTION, cluster, read_question, read_vote, spell
 from mars_env.methods.spell.training import SpellSettings, spell_game
-from mars_env.testing.rules_suite import DEFAULT_TEXTS, check_rules
+from mars_env.testing.game_suite import DEFAULT_TEXTS, check_game
 from mars_env.types import Action, Grade, Problem
 
 
@@ -25,14 +24,18 @@ def asked(**keys):
 @pytest.mark.parametrize("grounding", [True, False])
 def test_the_rules_keep_the_contract(grounding):
     texts = (*DEFAULT_TEXTS, ASKED, "17", "YES", "NO")
-    check_rules(Spell(grounding=grounding), CLUSTER, texts=texts, episodes=200)
+    check_game(spell(grounding=grounding), CLUSTER, texts=texts, episodes=200)
 
 
 def test_a_problem_without_documents_is_refused():
-    with raises(ConfigError):
-        Spell().start(Problem("p", "2 + 2?", "4"))
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
+        spell().start(Problem("p", "2 + 2?", "4"))
+    with pytest.raises(ConfigError):
         cluster("c", "Ask.", ["a"], task="poem")
+    alone = cluster("c", "Ask.", ["a"])
+    with pytest.raises(ConfigError):
+        spell().start(alone)
+    spell(grounding=False).start(alone)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ def test_the_questioners_rewards_by_hand():
     assert gaussian(0.25) == pytest.approx(math.exp(-1.125)) == pytest.approx(gaussian(0.75))
     assert DIFFICULTY["unsolved"](0.25) == 0.75
     assert [DIFFICULTY["tent"](m) for m in (0.25, 0.5, 0.875)] == [0.5, 1.0, 0.25]
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         SpellReward("gausian")
 
 
@@ -174,9 +177,9 @@ async def test_the_whole_tree_is_rewarded():
 
 
 async def test_ungrounded_and_malformed_questions_end_their_trees():
-    ungrounded = await played(blind="It is 17, of course.")
+    ungrounded = await played(blind="It is, of course:\n17")
     assert [turn.agent for turn in ungrounded.turns] == ["questioner_0", "responder_0"]
-    assert rewards_of(ungrounded) == {"questioner": [-0.5], "probe": [None]}
+    assert rewards_of(ungrounded) == {"questioner": [0.0], "probe": [None]}
     malformed = await played(asked="17?")
     assert rewards_of(malformed) == {"questioner": [-1.0]}
     long = await played(asked=asked(answer="w " * 50))
@@ -219,10 +222,10 @@ async def test_answers_are_graded_on_the_question_that_was_made():
 
 def test_who_sees_what():
     documents = [f"text {i}" for i in range(4)]
-    problem = cluster("c", "Ask.", documents)
+    problem = cluster("c", "Ask.", documents, other_documents=["elsewhere"])
     examples = [{"question": "What?", "answer": "this"}]
     shown = Problem("c", "Ask.", None, "open", {**problem.metadata, "shown": [0, 2], "examples": examples})
-    rules = Spell()
+    rules = spell()
     state = rules.start(shown)
     seen = rules.observe(state, "questioner_0")
     assert (
@@ -230,10 +233,14 @@ def test_who_sees_what():
     )
     assert seen["examples"] == "Question: What?\nAnswer: this"
     state = rules.apply(state, Action(ASKED), None)
-    assert rules.observe(state, "responder_0") == {"documents": "", "question": "Which profit?"}
+    other = {"documents": "Document 1:\nelsewhere", "question": "Which profit?"}
+    assert rules.observe(state, "responder_0") == other
     state = rules.apply(state, Action("?"), Grade.wrong("no"))
     seen = rules.observe(state, "responder_0")
     assert all(text in seen["documents"] for text in documents) and "17" not in str(seen)
-    state = rules.apply(state, Action("x" * 9000 + "17"), None)
-    seen = rules.observe(state, "verifier_0")
-    assert len(seen["answer"]) == 4000 and seen["answer"].endswith("17") and seen["reference"] == "17"
+    state = rules.apply(state, Action("x" * 9000 + "\n17"), None)
+    assert rules.observe(state, "verifier_0") == {
+        "question": "Which profit?",
+        "answer": "17",
+        "reference": "17",
+    }

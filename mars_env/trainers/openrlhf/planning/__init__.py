@@ -1,1 +1,1 @@
-"""What a run needs, before it starts: GPUs, memory, room in the context, and the dry run. Needs no GPU."""
+"""What a run needs, before it starts: GPUs, memory, and the dry run. Needs no GPU."""

@@ -1,1 +1,1 @@
-"""What is trained on: problems, engines, rollouts, and their samples as rows. Does not import OpenRLHF."""
+"""OpenRLHF's engines as a model, and samples as its rows. Does not import OpenRLHF."""

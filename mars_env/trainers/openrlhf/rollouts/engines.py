@@ -1,11 +1,13 @@
 """OpenRLHF's vLLM engines as a model of mars_env: token ids in and out, so no text is tokenised twice."""
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
-from mars_env.errors import MarsError, ModelError
-from mars_env.models.requests import Sampled, TokenModel
+from mars_env.errors import ConfigError, MarsError, ModelError
+from mars_env.models.requests import Sampled, ScoringTokenModel, require_fit
 from mars_env.rollout.segments import merged_runs
 from mars_env.types import Completion, Sampling
 
@@ -38,6 +40,9 @@ class SamplingEngine(Protocol):
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
         """One completion of a prompt for each request (arguments of vLLM's ``SamplingParams``)."""
 
+    async def score(self, ids: Sequence[int]) -> list[float]:
+        """The log-probabilities of all tokens but the first, at temperature 1."""
+
 
 class RayEngine:
     """An engine that lives in a Ray actor; `dead` says why it can no longer sample, empty while it can."""
@@ -48,18 +53,23 @@ class RayEngine:
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
         """See `SamplingEngine`; raises ModelError where the engine failed."""
+        return await self._answer(self._handle.sample.remote, list(ids), list(requests))
+
+    async def score(self, ids: Sequence[int]) -> list[float]:
+        """See `SamplingEngine`; raises ModelError where the engine failed."""
+        return await self._answer(self._handle.score.remote, list(ids))
+
+    async def _answer(self, call: Callable[..., Any], *arguments: Any) -> list[Any]:
         from ray.exceptions import RayActorError, RayError
 
         try:
-            future = self._handle.sample.remote(list(ids), list(requests)).future()
-            completions = await asyncio.wrap_future(future)
+            return list(await asyncio.wrap_future(call(*arguments).future()))
         except RayError as error:
             cause = getattr(error, "cause", None) or error
             what = f"{type(cause).__name__}: {cause}"[:300]
             if isinstance(error, RayActorError) or type(cause).__name__ == "EngineDeadError":
                 self.dead = what
             raise ModelError(f"an engine failed: {what}") from error
-        return list(completions)
 
 
 def require_alive(engines: Sequence[RayEngine]) -> None:
@@ -69,7 +79,7 @@ def require_alive(engines: Sequence[RayEngine]) -> None:
             raise MarsError(f"an engine is dead (its log says why); resume the run: {engine.dead}")
 
 
-class EnginesModel(TokenModel):
+class EnginesModel(ScoringTokenModel):
     """Several engines with the same weights, as one model. Each request goes to the least busy engine.
 
     `context` is the most tokens of prompt and completion together (``--data.max_len``).
@@ -90,14 +100,26 @@ class EnginesModel(TokenModel):
     async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
         """The samples of one prompt, on one engine, so that they share its prefix cache."""
         requests = [_request(sampling, room)] * n
+        async with self._least_busy(n) as engine:
+            sampled = await engine.sample(ids, requests)
+        return [self.completion(ids, sampling, sample) for sample in sampled]
+
+    async def _scored(self, given: Completion) -> Completion:
+        require_fit(given, self.context - 1, self.name)  # vLLM samples a token after what it scores
+        async with self._least_busy(1) as engine:
+            logprobs = await engine.score([*given.prompt_ids, *given.token_ids])
+        return replace(given, logprobs=tuple(logprobs[len(given.prompt_ids) - 1 :]))
+
+    @asynccontextmanager
+    async def _least_busy(self, n: int) -> AsyncIterator[SamplingEngine]:
+        """The engine with the fewest samples under way, for n more."""
         least = min(range(len(self._engines)), key=self._busy.__getitem__)
         self._busy[least] += n
         try:
             async with self._calls[least]:
-                sampled = await self._engines[least].sample(ids, requests)
+                yield self._engines[least]
         finally:
             self._busy[least] -= n
-        return [self.completion(ids, sampling, each) for each in sampled]
 
 
 def _request(sampling: Sampling, room: int) -> dict[str, Any]:
@@ -111,3 +133,30 @@ def _request(sampling: Sampling, room: int) -> dict[str, Any]:
         "logprobs": 0,  # only the sampled token's
         "detokenize": bool(sampling.stop),  # without stop strings all is decoded once, at the end
     }
+
+
+class AgentFileEngine:
+    """The engine that OpenRLHF gives to an agent file; it does not report versions of the weights."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
+        """One completion of a prompt for each request."""
+        return list(await asyncio.gather(*(self._one(ids, request) for request in requests)))
+
+    async def score(self, ids: Sequence[int]) -> list[float]:
+        """A ConfigError: OpenRLHF's own command line gives no log-probabilities of given texts."""
+        raise ConfigError("OpenRLHF's own command line scores no texts: use mars-env train")
+
+    async def _one(self, ids: Sequence[int], request: Mapping[str, Any]) -> Sampled:
+        from vllm import SamplingParams
+
+        try:
+            answer = await self._engine.generate(list(ids), SamplingParams(**request))
+        except (RuntimeError, ValueError) as error:  # vLLM raises these for all failures
+            raise ModelError(f"the engine failed: {type(error).__name__}: {error}"[:300]) from error
+        output = answer.outputs[0]
+        tokens = tuple(output.token_ids)
+        logprobs = tuple(entry[token].logprob for token, entry in zip(tokens, output.logprobs, strict=True))
+        return Sampled(tokens, logprobs, output.finish_reason, ())

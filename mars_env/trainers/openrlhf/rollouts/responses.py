@@ -7,8 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.checks import require_plain
+from mars_env.trainers.checks import require_plain, require_rows
 from mars_env.trainers.samples import TurnSample
+
+Row = dict[str, Any]
+"""A row as OpenRLHF takes it."""
 
 ADVANTAGE = "advantage"
 """Name of the row's advantage in OpenRLHF's ``info`` of a row."""
@@ -97,18 +100,18 @@ def response_row(
     }
 
 
-def response(sample: TurnSample, age: int = 0) -> dict[str, Any]:
-    """One sample in the form in which OpenRLHF takes an agent's response; `age` is that of its group."""
-    made = response_row(
+def response(sample: TurnSample) -> dict[str, Any]:
+    """One sample in the form in which OpenRLHF takes an agent's response."""
+    row = response_row(
         sample.prompt_ids,
         sample.completion_ids,
         sample.logprobs,
         float(sample.reward),
         float(sample.reward if sample.score is None else sample.score),
-        {ADVANTAGE: float(sample.advantage), "age": float(age)},
+        {ADVANTAGE: float(sample.advantage)},
         mask=sample.completion_mask,
     )
-    return made | {"prompt": sample.group_id, "truncated": sample.truncated}
+    return row | {"prompt": sample.group_id, "truncated": sample.truncated}
 
 
 def responses(
@@ -117,13 +120,30 @@ def responses(
     *,
     temperature: float,
     padding_token: int,
-    ages: Mapping[str, int],
 ) -> list[dict[str, Any]]:
     """The rows of an update, filled up with rows that train no token and count in no mean of the loss.
 
-    `padding_token` is any token of the vocabulary; `ages` are the groups', by id.
+    `padding_token` is any token of the vocabulary.
     """
     require_plain(samples, "OpenRLHF", temperature)
-    rows = [response(sample, ages.get(sample.group_id, 0)) for sample in samples]
-    padding = response_row((padding_token,) * 2, (), (), 0.0, 0.0, {ADVANTAGE: 0.0, "age": 0.0})
+    rows = list(map(response, samples))
+    padding = response_row((padding_token,) * 2, (), (), 0.0, 0.0, {ADVANTAGE: 0.0})
     return rows + [dict(padding) for _ in range(shape.padded(len(rows)) - len(rows))]
+
+
+def training_rows(samples: Sequence[TurnSample], n: int, *, temperature: float, filler: int) -> list[Row]:
+    """The rows of a tree's samples for OpenRLHF's own command line, whose rewards are the advantages.
+
+    They are filled up to n with rows of the token `filler` and no advantage.
+
+    Raises:
+        ConfigError: There are more samples, or their advantages do not add up to 0.
+    """
+    require_rows(samples, "OpenRLHF", temperature, n)
+    padding = response_row((filler,), (filler,), (0.0,), 0.0, 0.0, {"filler": 1.0})
+    rows = [
+        response(sample)
+        | {"reward": float(sample.advantage), "scores": float(sample.reward), "extra_logs": {"filler": 0.0}}
+        for sample in samples
+    ]
+    return rows + [padding] * (n - len(samples))

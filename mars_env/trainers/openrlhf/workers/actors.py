@@ -8,16 +8,21 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 import torch
+from openrlhf.models.loss import aggregate_loss
 from openrlhf.trainer.ray.ppo_actor import PolicyModelActor
 from openrlhf.trainer.ray.vllm_engine import RolloutRayActor
 from vllm import SamplingParams, TokensPrompt
 from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 
-from mars_env.errors import ConfigError
+from mars_env.models.checksums import Checksum, checksums, merged
 from mars_env.models.requests import Sampled
+from mars_env.models.vllm_weights import WEIGHT_CHECKSUMS
+from mars_env.trainers.config import Credit
+from mars_env.trainers.objective import weighted_kl
 from mars_env.trainers.openrlhf.rollouts.engines import streamed
-from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.openrlhf.workers.extension import EXTENSION
+from mars_env.trainers.tables import EngineSettings
 
 
 def _actor_class(actor: Any) -> Any:
@@ -28,15 +33,14 @@ def _actor_class(actor: Any) -> Any:
 class TeamRolloutActor(_actor_class(RolloutRayActor)):  # type: ignore[misc]
     """An engine that returns compact completions, with the policy's version that sampled each token."""
 
-    team: ClassVar[TeamSettings | None] = None
+    settings: ClassVar[EngineSettings] = EngineSettings()
 
     async def __init__(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[misc]  # as Ray allows
-        limits = self.team.engine_limits() if self.team is not None else {}
         # Log-probabilities under the sampling distribution, whether or not OpenRLHF corrects with them.
-        kwargs |= {"logprobs_mode": "processed_logprobs", "max_logprobs": 1} | limits
-        kwargs |= ordered_experts(current_platform)
+        kwargs |= {"logprobs_mode": "processed_logprobs", "max_logprobs": 1}
+        kwargs |= self.settings.limits() | ordered_experts(current_platform)
+        kwargs["worker_extension_cls"] = EXTENSION
         await super().__init__(*args, **kwargs)
-        require_limits(limits, self.llm.vllm_config.scheduler_config)
         self._version = 0
 
     async def sample(self, ids: list[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
@@ -50,6 +54,14 @@ class TeamRolloutActor(_actor_class(RolloutRayActor)):  # type: ignore[misc]
         prompt = TokensPrompt(prompt_token_ids=ids)
         [final] = [each async for each in self.llm.generate(prompt, params, request_id=uuid4().hex)]
         return [entry[id].logprob for id, entry in zip(ids[1:], final.prompt_logprobs[1:], strict=True)]
+
+    async def checksums(self) -> dict[str, Checksum]:
+        """The checksums of those weights that are held as in a checkpoint, by name there."""
+        return merged(await self.llm.collective_rpc(WEIGHT_CHECKSUMS))
+
+    async def dtype(self) -> str:
+        """The weights' type, e.g. ``"bfloat16"``."""
+        return str(self.llm.vllm_config.model_config.dtype).removeprefix("torch.")
 
     async def pause(self, midway: bool) -> None:
         """Stop sampling for new weights. `midway` freezes requests under way; otherwise they end first."""
@@ -70,12 +82,43 @@ class TeamRolloutActor(_actor_class(RolloutRayActor)):  # type: ignore[misc]
         return await streamed(outputs, lambda: self._version)
 
 
+class LossWithKL(torch.nn.Module):
+    """OpenRLHF's policy loss and the KL term of the local trainer: `mars_env.trainers.objective.weighted_kl`.
+
+    OpenRLHF's own term has no weight for what older weights or another engine sampled, and its mean is over
+    tokens even where that of the policy loss is over completions.
+
+    Attributes:
+        coefficient: Of the KL term.
+        reference: The log-probabilities of the reference, of the micro-batch that comes next.
+    """
+
+    def __init__(self, policy_loss: Any, credit: Credit) -> None:
+        super().__init__()
+        self.policy_loss, self.credit = policy_loss, credit
+        self.coefficient = 0.0
+        self.reference: Any = None
+
+    def forward(self, logp: Any, old: Any, advantages: Any, **batch: Any) -> tuple[Any, ...]:
+        """As OpenRLHF's `PolicyLoss`, with the KL term in the first value."""
+        loss, *metrics = self.policy_loss(logp, old, advantages, **batch)
+        if self.coefficient:
+            mask, sampled = batch.pop("action_mask"), batch.pop("rollout_log_probs")
+            kl = weighted_kl(logp, self.reference, sampled, mask, self.credit)
+            over_tokens = self.policy_loss.token_level_loss
+            loss = loss + self.coefficient * aggregate_loss(kl, mask, over_tokens, **batch)
+        return loss, *metrics
+
+
 class TeamPolicyActor(_actor_class(PolicyModelActor)):  # type: ignore[misc]
     """The policy's trainer, for updates with any number of rows; padding rows count in no mean."""
+
+    settings: ClassVar[Credit] = Credit()
 
     def init_model_from_pretrained(self, strategy: Any, *args: Any, **kwargs: Any) -> Any:
         """As OpenRLHF's."""
         result = super().init_model_from_pretrained(strategy, *args, **kwargs)
+        self.trainer.actor_loss_fn = LossWithKL(self.trainer.actor_loss_fn, self.settings)
         self.trainer.training_step = self._step(self.trainer.training_step)
         return result
 
@@ -98,16 +141,13 @@ class TeamPolicyActor(_actor_class(PolicyModelActor)):  # type: ignore[misc]
             status = super().fit(kl_ctl)
         return {**status, "micro_batches": float(self._passes)}
 
-    def score(self, ids: list[int]) -> list[float]:
-        """The log-probabilities of all tokens but the first, at temperature 1."""
-        sequences, temperature = torch.tensor([ids]), self.actor.temperature
-        self.actor.temperature = 1.0
-        try:
-            mask = torch.ones_like(sequences)
-            found = self.forward(sequences, mask[:, 1:], mask)
-        finally:
-            self.actor.temperature = temperature
-        return found[0].tolist()
+    def checksums(self, dtype: str) -> dict[str, Checksum]:
+        """The checksums of the weights as they are in a type, by name; of this rank's parts with ZeRO 3."""
+        tensors = {
+            name: getattr(parameter, "ds_tensor", parameter)
+            for name, parameter in self.actor.model.module.named_parameters()
+        }
+        return checksums(tensors, dict.fromkeys(tensors, dtype))
 
     def _step(self, training_step: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         def step(experience: Any, kl_ctl: float, number: int, info: Any = None) -> dict[str, Any]:
@@ -118,7 +158,9 @@ class TeamPolicyActor(_actor_class(PolicyModelActor)):  # type: ignore[misc]
                 last = (number + 1) % self.strategy.accumulated_gradient == 0
             self.actor.model.set_gradient_accumulation_boundary(last)
             real = experience.action_mask.bool().any(dim=-1)
-            status = with_mismatch(training_step(experience, kl_ctl, number, info), experience)
+            loss = self.trainer.actor_loss_fn
+            loss.coefficient, loss.reference = kl_ctl, experience.base_action_log_probs
+            status = with_mismatch(training_step(experience, 0.0, number, info), experience)
             return without_padding(status, real)
 
         return step
@@ -131,13 +173,6 @@ def ordered_experts(platform: Any) -> dict[str, str]:
     has the experts in another order: the first update would fail, or shuffle them silently.
     """
     return {"moe_backend": "triton"} if platform.is_cuda() else {}
-
-
-def require_limits(asked: Mapping[str, int], scheduler: Any) -> None:
-    """Reject, with ConfigError, an engine whose scheduler has other limits than it was given."""
-    for name, limit in asked.items():
-        if (there := getattr(scheduler, name)) != limit:
-            raise ConfigError(f"--mars.{name} {limit} was asked for, but the engine has {there}: give that")
 
 
 @contextmanager
@@ -161,12 +196,10 @@ def optimizer_steps(rows: int, batch_size: int) -> int:
 
 
 def with_mismatch(status: dict[str, Any], experience: Any) -> dict[str, Any]:
-    """The metrics of a micro-batch with ``vllm_kl``, which OpenRLHF computes with correction and PPO alone.
+    """The metrics of a micro-batch with ``vllm_kl``, which OpenRLHF computes with its own correction alone.
 
     It is the mean, over action tokens, of the engine's log-probability less the trainer's before the update.
     """
-    if "vllm_kl" in status["metrics"]:
-        return status
     mask = experience.action_mask.float()
     engine, trainer = (
         values.to(mask.device) for values in (experience.rollout_log_probs, experience.action_log_probs)

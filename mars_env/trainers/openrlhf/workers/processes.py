@@ -1,7 +1,6 @@
 """The processes of one policy: engines, trainer, reference."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -10,12 +9,14 @@ from openrlhf.trainer.ray import vllm_engine
 from openrlhf.trainer.ray.launcher import RayActorGroup, ReferenceModelActor
 from openrlhf.utils import get_strategy
 from openrlhf.utils.utils import get_tokenizer
+from pydantic import BaseModel
 from ray.util.placement_group import placement_group
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.memory import gpu_pools
-from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.config import Credit
+from mars_env.trainers.openrlhf.planning.placement import gpu_pools
 from mars_env.trainers.openrlhf.workers.actors import TeamPolicyActor, TeamRolloutActor
+from mars_env.trainers.tables import EngineSettings
 
 
 class PolicyProcesses(NamedTuple):
@@ -31,34 +32,24 @@ class PolicyProcesses(NamedTuple):
 def require_gpus(policies: Iterable[SimpleNamespace]) -> None:
     """Reject a run that needs more GPUs than there are, with ConfigError: Ray would wait for ever."""
     needed = sum(pool.gpus for args in policies for pool in gpu_pools(args))
-    there = ray.cluster_resources().get("GPU", 0)
-    if needed > there:
-        raise ConfigError(f"the run needs {needed} GPUs, but Ray has {there:g}: let other nodes join first")
+    available = ray.cluster_resources().get("GPU", 0)
+    if needed > available:
+        raise ConfigError(
+            f"the run needs {needed} GPUs, but Ray has {available:g}: let other nodes join first"
+        )
 
 
-@contextmanager
-def engines_awake(args: Any, engines: list[Any]) -> Iterator[None]:
-    """A context in which engines that sleep during training are awake."""
-    if not args.vllm.enable_sleep:
-        yield
-        return
-    vllm_engine.batch_vllm_engine_call(engines, "wake_up")
-    try:
-        yield
-    finally:
-        vllm_engine.batch_vllm_engine_call(engines, "sleep")
+def actor_class(kind: type, settings: BaseModel) -> type:
+    """The class with the settings as an attribute: OpenRLHF hands its actors its arguments alone."""
+    return type(kind.__name__, (kind,), {"settings": settings, "__module__": __name__})
 
 
-def install_engines(settings: TeamSettings) -> None:
-    """Put the team's engines in the place of OpenRLHF's, in this process; Ray carries the class to others.
-
-    The class has the settings as an attribute: OpenRLHF hands its engines its arguments alone.
-    """
-    of_team = type("TeamRolloutActor", (TeamRolloutActor,), {"team": settings, "__module__": __name__})
-    vllm_engine.RolloutRayActor = ray.remote(of_team)
+def install_engines(settings: EngineSettings) -> None:
+    """Put the team's engines in the place of OpenRLHF's, in this process; Ray carries the class to others."""
+    vllm_engine.RolloutRayActor = ray.remote(actor_class(TeamRolloutActor, settings))
 
 
-def placed(args: SimpleNamespace) -> PolicyProcesses:
+def placed(credit: Credit, args: SimpleNamespace) -> PolicyProcesses:
     """Ask Ray for the processes of one policy, placed as in OpenRLHF's own `train`."""
     strategy = get_strategy(args)
     actor, duplicates = args.actor, args.ds.ring_attn_size * args.ds.tensor_parallel_size
@@ -86,9 +77,8 @@ def placed(args: SimpleNamespace) -> PolicyProcesses:
     share: dict[str, Any] = {
         "pg": group, "num_gpus_per_actor": 0.2 if group else 1, "duplicate_actors": duplicates
     }  # fmt: skip
-    actors = RayActorGroup(
-        actor.num_nodes, actor.num_gpus_per_node, ray.remote(num_gpus=1)(TeamPolicyActor), **share
-    )
+    trainer = ray.remote(num_gpus=1)(actor_class(TeamPolicyActor, credit))
+    actors = RayActorGroup(actor.num_nodes, actor.num_gpus_per_node, trainer, **share)
     reference = None
     if args.algo.kl.init_coef > 0:
         reference = RayActorGroup(

@@ -10,23 +10,24 @@ from openrlhf.trainer.ppo_utils.experience_maker import RemoteExperienceMaker
 from openrlhf.trainer.ppo_utils.samples_generator import SamplesGenerator
 from openrlhf.trainer.ray.vllm_engine import batch_vllm_engine_call
 
+from mars_env.models.checksums import Checksum
 from mars_env.trainers.config import Credit
 from mars_env.trainers.objective import token_weights
 from mars_env.trainers.openrlhf.policies import tag_of
-from mars_env.trainers.openrlhf.rollouts.policy_run import PolicyRun
 from mars_env.trainers.openrlhf.rollouts.responses import ADVANTAGE, batch_shape, responses
-from mars_env.trainers.openrlhf.settings import TeamSettings
-from mars_env.trainers.openrlhf.workers.actors import optimizer_steps
 from mars_env.trainers.openrlhf.workers.processes import PolicyProcesses
-from mars_env.trainers.samplers import COARSE, checked_gap, probe_ids
+from mars_env.trainers.proof import WeightProof, probe_ids
+from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samples import TurnSample
+
+_METRICS = {"policy_loss": "loss", "actor_lr": "learning_rate", "actor_grad_norm": "grad_norm"}
+"""Metrics of OpenRLHF that the local trainer has under another name."""
 
 
 class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]
     """Uses each row's advantage as it was computed from its group; metrics of padding rows are 0, not NaN.
 
-    `credit` has the weights of tokens, which are factors of their advantages: OpenRLHF's GSPO has none, and
-    no loss of OpenRLHF's has a veto or leaves mastered tokens out.
+    `credit` has the weights of tokens, which are factors of their advantages, as in the local trainer's loss.
     """
 
     credit = Credit()
@@ -65,36 +66,25 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
     Attributes:
         version: Of the weights: how often they have been sent to the engines.
         step: Updates that have trained the policy.
-        probe_gap: How far engines and trainer differed on the last probe (`mars_env.trainers.samplers`).
     """
 
     experience_maker: Any
 
-    def __init__(self, settings: TeamSettings, processes: PolicyProcesses) -> None:
-        wandb = processes.strategy.args.logger.wandb
-        key, wandb.key = wandb.key, None  # OpenRLHF's logger would end the run of the policy before
+    def __init__(self, settings: RunSettings, processes: PolicyProcesses) -> None:
         super().__init__(
             processes.strategy, processes.actors, None, None, processes.reference, processes.engines,
             processes.tokenizer,
         )  # fmt: skip
-        wandb.key = key
-        if key:
-            self.wandb_logger = PolicyRun(self.args)
         self.version = self.step = 0
-        self.probe_gap = 0.0
-        self._scored: list[float] | None = None
-        self._overlaps = settings.staleness > 0
-        made = self.experience_maker
+        self._sent: dict[str, Checksum] = {}
+        self._proofs = [WeightProof(f"OpenRLHF's engine {i}") for i in range(len(processes.engines))]
+        self._overlaps = settings.pipeline.staleness > 0
+        maker = self.experience_maker
         self.experience_maker = TeamExperienceMaker(
-            made.actor_model_group, None, None, made.initial_model_group, made.kl_ctl, made.strategy,
-            made.tokenizer,
+            maker.actor_model_group, None, None, maker.initial_model_group, maker.kl_ctl, maker.strategy,
+            maker.tokenizer,
         )  # fmt: skip
-        self.experience_maker.credit = settings
-
-    @property
-    def loggers(self) -> list[Any]:
-        """Those that the flags ask for."""
-        return [logger for logger in (self.wandb_logger, self.tensorboard_logger) if logger is not None]
+        self.experience_maker.credit = settings.train
 
     def resume(self) -> Mapping[str, Any]:
         """Load the arguments' checkpoint, if there is one; returns what it holds beside weights."""
@@ -106,20 +96,23 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
             self.broadcast_to_vllm()
         return states
 
-    def update(self, samples: Sequence[TurnSample], ages: Mapping[str, int]) -> dict[str, Any]:
-        """Train on samples, with the ages of their groups by id; returns OpenRLHF's metrics."""
-        made = responses(
+    def rows(self, samples: Sequence[TurnSample]) -> list[Any]:
+        """OpenRLHF's rows of samples."""
+        plain_rows = responses(
             samples,
             batch_shape(self.args),
             temperature=self.args.rollout.temperature,
             padding_token=self.tokenizer.pad_token_id,
-            ages=ages,
         )
         maker = SamplesGenerator(self.strategy, None, None, self.tokenizer, self.vllm_engines)
         context = self.args.data.max_len
-        rows = [maker._process_response_into_experience(row, max_len=context) for row in made]
-        status, self.step = self.train_step(rows, self.step)
-        return dict(status)
+        return [maker._process_response_into_experience(row, max_len=context) for row in plain_rows]
+
+    def update(self, rows: Sequence[Any]) -> dict[str, float]:
+        """Train on rows; returns OpenRLHF's metrics, those of the local trainer under its names."""
+        status, self.step = self.train_step(list(rows), self.step)
+        numbers = {name: float(value) for name, value in status.items() if name != "generated_samples"}
+        return {_METRICS.get(name, name): value for name, value in numbers.items()}
 
     def progress(self, update: int) -> dict[str, int]:
         """What a checkpoint holds beside the weights; rollouts in progress are played again."""
@@ -156,48 +149,34 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
             if self._overlaps:
                 batch_vllm_engine_call(self.vllm_engines, "resume")
 
-        [self._scored, *_] = ray.get(self.actor_model_group.async_run_method("score", self._probe()))
+        dtype = batch_vllm_engine_call(self.vllm_engines, "dtype")[0]
+        parts = ray.get(self.actor_model_group.async_run_method("checksums", dtype))
+        divided = self.args.ds.zero_stage == 3 or self.args.ds.tensor_parallel_size > 1
+        ranks = {f"rank {i}: {n}": value for i, part in enumerate(parts) for n, value in part.items()}
+        self._sent = ranks if divided else parts[0]
 
-    def probe(self) -> None:
-        """Prove, or raise ModelError, that the engines, which are awake, have the weights sent last."""
-        if self._scored is None:
-            return
-        found = batch_vllm_engine_call(self.vllm_engines, "score", self._probe())
-        self.probe_gap = max(
-            checked_gap(each, self._scored, COARSE, f"OpenRLHF's engine {i} (version {self.version})")
-            for i, each in enumerate(found)
-        )
-        self._scored = None
+    def prove_weights(self) -> float:
+        """Prove, or raise ModelError, that the engines, which are awake, have the weights sent last.
 
-    def _probe(self) -> list[int]:
-        prompt, tokens = probe_ids(len(self.tokenizer))
-        return [*prompt, *tokens]
+        Returns:
+            The share of the tensors that are compared.
+        """
+        if self._sent:
+            prompt, tokens = probe_ids(len(self.tokenizer))
+            checksums = batch_vllm_engine_call(self.vllm_engines, "checksums")
+            scored = batch_vllm_engine_call(self.vllm_engines, "score", [*prompt, *tokens])
+            for proof, sampled, values in zip(self._proofs, checksums, scored, strict=True):
+                proof.compare(self._sent, sampled)
+                proof.compare_probe(values)
+        self._sent = {}
+        return min(proof.share_read for proof in self._proofs)
 
     def _compute_rollout_stats(self, experiences: list[Any]) -> dict[str, float]:
-        """OpenRLHF's metrics of the rollouts, over the real rows."""
+        """How many rows are samples, how many fill up, and the spread of the advantages."""
         real = torch.cat([e.action_mask.bool().any(dim=-1) for e in experiences])
-
-        def of(name: str) -> torch.Tensor:
-            return torch.cat([getattr(e, name) for e in experiences])[real].float()
-
-        rewards, advantages = of("rewards"), torch.cat([e.info[ADVANTAGE] for e in experiences])[real]
+        advantages = torch.cat([e.info[ADVANTAGE] for e in experiences])[real]
         return {
-            "rollout/reward_mean": rewards.mean().item(),
-            "rollout/reward_std": rewards.std().item() if len(rewards) > 1 else 0.0,
-            "rollout/response_length_mean": of("response_length").mean().item(),
-            "rollout/truncated_rate": of("truncated").mean().item(),
-            "rollout/num_samples": float(len(rewards)),
-            "rollout/padding": float(len(real) - len(rewards)),
-            "rollout/advantage_std": advantages.std().item() if len(advantages) > 1 else 0.0,
+            "samples": float(len(advantages)),
+            "padding": float(len(real) - len(advantages)),
+            "advantage_std": advantages.std().item() if len(advantages) > 1 else 0.0,
         }
-
-
-def scheduled_steps(settings: TeamSettings, args: Any, problems: int) -> int:
-    """Most optimizer steps of a run of so many problems a pass, for the learning rate's schedule."""
-    trees = problems * args.train.num_episodes
-    if settings.groups_per_update is None:
-        rows = min(trees, args.rollout.batch_size) * settings.rows_per_tree()
-    else:
-        rows = settings.groups_per_update * settings.group
-    updates = settings.most_updates(trees, args.rollout.batch_size)
-    return updates * optimizer_steps(rows, args.train.batch_size) * args.train.max_epochs

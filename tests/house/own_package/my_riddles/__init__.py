@@ -1,8 +1,8 @@
-"""A small package of somebody else's: own problems, rules, agents, rewards and a team to train."""
+"""A small package of somebody else's: own problems, game, agents, rewards and a team to train."""
 
 import mars_env
+from mars_env import ask, game
 from mars_env.agents import RoleAgent
-from mars_env.envs import UnicodeText
 from mars_env.problems import ProblemSet
 from mars_env.types import Problem, Sampling
 
@@ -12,37 +12,21 @@ def riddles(*, seed=0, split=None):
     return ProblemSet("riddles", rows, licence="Apache-2.0")
 
 
-class GuessCheck:
-    """A guess, a check, and a second guess: a state is the problem and what was said so far."""
+def turns(settings):
+    return 2 * settings.chances - 1
 
-    possible_agents = ("guesser_0", "checker_0")
 
-    def __init__(self, chances=2):
-        self.max_turns = 2 * chances - 1
+FIELDS = {"guesser": ["problem", "guess"], "checker": ["problem", "guess"]}
 
-    def fields(self, agent):
-        return {"problem": UnicodeText(), "guess": UnicodeText()}
 
-    def start(self, problem):
-        return (problem,)
-
-    def current_agent(self, state):
-        return None if len(state) > self.max_turns else self.possible_agents[(len(state) - 1) % 2]
-
-    def observe(self, state, agent):
-        return {"problem": state[0].statement, "guess": "".join(state[1::2][-1:])}
-
-    def submission(self, state, action):
-        return action.text if len(state) % 2 else None
-
-    def note(self, state, action):
-        return {}
-
-    def apply(self, state, action, grade):
-        return (*state, action.text)
-
-    def final(self, state):
-        return len(state) // 2 - 1 if len(state) > 1 else None
+@game(max_turns=turns, roles={"guesser": None, "checker": None}, fields=FIELDS)
+def guess_check(problem, *, chances: int = 2):
+    """A guess, and so often a check and another guess."""
+    guess = yield ask("guesser", problem=problem.statement)
+    for _ in range(chances - 1):
+        yield ask("checker", problem=problem.statement, guess=guess.text, graded=False)
+        guess = yield ask("guesser", problem=problem.statement, guess=guess.text)
+    return guess
 
 
 def brevity(turn, path, problem):
@@ -62,4 +46,4 @@ def team(model):
     }
 
 
-mars_env.register("my-riddles-whole", problems=riddles, rules=GuessCheck)
+mars_env.register("my-riddles-whole", problems=riddles, game=guess_check)

@@ -1,60 +1,55 @@
 """All checks of a run, together."""
 
 import json
-from types import SimpleNamespace as S
 
 import pytest
-from messages import raises
 from openrlhf_arguments import arguments
 
 from mars_env.errors import ConfigError
-from mars_env.trainers.openrlhf.planning.checks import (
-    check_launch,
-    require_context,
-    require_model,
-    require_room_for,
-)
-from mars_env.trainers.openrlhf.planning.models import architecture
-from mars_env.trainers.openrlhf.settings import TeamSettings
+from mars_env.trainers.architecture import architecture
+from mars_env.trainers.openrlhf.planning.checks import check_launch, require_context, require_model
+from mars_env.trainers.recipes import MARSRL
 
-SETTINGS = TeamSettings(env="arithmetic-solve", problems=5)
+SETTINGS = MARSRL.with_(
+    environment={"id": "arithmetic-solve", "limit": 5},
+    team={"model": "Qwen/Qwen3-8B"},
+    sampling={"max_tokens": 64},
+    out="run",
+)
 
 
 def test_a_run_that_is_right():
-    assert check_launch(SETTINGS, arguments()) == [("", "Qwen/Qwen3-8B")]
+    assert check_launch(SETTINGS, arguments()) == {"policy": "Qwen/Qwen3-8B"}
 
 
 def test_all_that_is_wrong_is_reported_together(tmp_path):
-    wrong = arguments(
-        actor__model_name_or_path=str(tmp_path / "nothing"), train__batch_size=63, train__colocate_all=True,
-        vllm__num_engines=2, algo__kl__init_coef=0.1, ref__num_gpus_per_node=2, rollout__max_new_tokens=2000,
-    )  # fmt: skip
+    wrong = arguments(train__batch_size=63, train__colocate_all=True, vllm__num_engines=2)
+    changes = {"team": {"model": str(tmp_path / "nothing")}, "sampling": {"max_tokens": 2000}}
     with pytest.raises(ConfigError) as refused:
-        check_launch(SETTINGS, wrong)
+        check_launch(SETTINGS.with_(**changes), wrong)
     lines = str(refused.value).splitlines()
-    named = ("--algo.kl.use_loss", "--train.batch_size", "--ref.num_nodes", "--vllm.num_engines",
-             "--actor.model_name_or_path", "--rollout.max_new_tokens")  # fmt: skip
+    named = ("--train.batch_size", "--vllm.num_engines", "team.model", "sampling.max_tokens")
     assert [[flag in line for line in lines].count(True) for flag in named] == [1] * len(named)
     assert len(lines) == len(named)
 
 
 @pytest.mark.parametrize(
-    "name", ["runs/a/b", "/no/where", "./base", "../base", "Qwen//Qwen3-8B", "Qwen/Qwen3 8B", "made/base", ""]
+    "name", ["runs/a/b", "/no/where", "./base", "../base", "Qwen//Qwen3-8B", "Qwen/Qwen3 8B", "made/base"]
 )
 def test_a_model_that_cannot_be_there(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "made").mkdir()
     with pytest.raises(ConfigError):
-        require_model(name, "--actor.model_name_or_path")
+        require_model(name)
 
 
 def test_a_folder_without_a_model(tmp_path):
     with pytest.raises(ConfigError):
-        require_model(str(tmp_path), "--actor.model_name_or_path")
+        require_model(str(tmp_path))
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    require_model(str(tmp_path), "--actor.model_name_or_path")
-    require_model("somebody/something-3.5", "--actor.model_name_or_path")
-    require_model("gpt2", "--actor.model_name_or_path")
+    require_model(str(tmp_path))
+    require_model("somebody/something-3.5")
+    require_model("gpt2")
 
 
 SMALL = {
@@ -81,37 +76,5 @@ def test_a_length_beyond_the_context_is_refused(tmp_path, rotation, context):
     if context is None:
         require_context(str(tmp_path), 4097)
     else:
-        with raises(ConfigError):
+        with pytest.raises(ConfigError):
             require_context(str(tmp_path), 4097)
-
-
-ROOM = TeamSettings(
-    env="arithmetic-solve-verify-correct",
-    options={"schedule": "training", "rounds": 1},
-    problems=20,
-)
-
-
-def room(context, limit=100):
-    rollout = S(max_new_tokens=limit, temperature=1.0)
-    return S(data=S(max_len=context), rollout=rollout, eval=S(temperature=0.6))
-
-
-def test_a_context_that_is_too_small_in_training_is_refused():
-    require_room_for(ROOM, room(4000), "no/checkpoint")
-    with raises(ConfigError):
-        require_room_for(ROOM, room(200), "no/checkpoint")
-    unchecked = ROOM.model_copy(update={"overflow": "unknown"})
-    require_room_for(unchecked, room(200), "no/checkpoint")
-    for limit in (200, 300):  # a completion fills the context by itself
-        with raises(ConfigError):
-            require_room_for(unchecked, room(200, limit), "no/checkpoint")
-
-
-def test_a_context_that_is_too_small_in_evaluation_alone_is_refused(tmp_path):
-    path = tmp_path / "long.jsonl"
-    path.write_text('{"id": "a", "problem": "' + "one " * 5000 + '", "answer": "1"}\n')
-    require_room_for(ROOM, room(4000), "no/checkpoint")
-    longer = ROOM.model_copy(update={"eval_set": str(path), "eval_problems": 1})
-    with raises(ConfigError):
-        require_room_for(longer, room(4000), "no/checkpoint")

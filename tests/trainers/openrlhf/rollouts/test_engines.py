@@ -4,7 +4,6 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from messages import raises
 
 from mars_env.errors import ContextError, ModelError
 from mars_env.miniature.model import build_tokenizer
@@ -33,6 +32,9 @@ class Engine:
         self.at_once -= 1
         return [self._one(request) for request in requests]
 
+    async def score(self, ids):
+        return [-0.1 * place for place in range(1, len(ids))]
+
     def _one(self, request):
         ids = (*self.ids, 1)[: request["max_tokens"]]
         reason = "length" if len(ids) <= len(self.ids) else self.reason
@@ -57,6 +59,12 @@ async def test_a_completion_is_what_the_engine_tells():
     assert completion.trainable
 
 
+async def test_given_texts_are_scored_after_their_prompt():
+    scored = await model().score(PROMPT, TEXT, end=False)
+    first = len(scored.prompt_ids)
+    assert scored.logprobs == tuple(-0.1 * (first + place) for place in range(len(scored.token_ids)))
+
+
 async def test_the_context_limits_a_completion_and_the_engine_s_own_seed_draws_it():
     engine = Engine()
     prompt = TOKENIZER.encode(PROMPT)
@@ -71,7 +79,7 @@ async def test_a_prompt_that_fills_the_context_is_empty_and_says_so_or_is_refuse
     [empty] = await model(engine, context=4).complete(PROMPT, 1, Sampling())
     assert (empty.text, empty.finish_reason, empty.token_ids) == ("", "context", ())
     assert not engine.requests
-    with raises(ContextError):
+    with pytest.raises(ContextError):
         await model(context=4).complete(PROMPT, 1, Sampling(overflow="refuse"))
 
 
@@ -84,7 +92,7 @@ async def test_the_least_busy_engine_is_asked_and_none_too_often():
 
 
 async def test_a_request_that_was_given_up_is_a_fault():
-    with raises(ModelError):
+    with pytest.raises(ModelError):
         await model(Engine(reason="abort")).complete(PROMPT, 1, Sampling())
 
 

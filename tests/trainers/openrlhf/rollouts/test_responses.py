@@ -3,9 +3,9 @@
 import math
 from types import SimpleNamespace as S
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from messages import raises
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, batch_shape, response, responses
@@ -23,13 +23,13 @@ def sample(group="p#0/0", **changes):
 
 
 def test_a_row_holds_exactly_what_was_sampled():
-    row = response(sample(), age=2)
+    row = response(sample())
     assert row["observation_tokens"] == [1, 2, 3, 4, 1]
     assert row["rollout_log_probs"] == [0.0, 0.0, -0.5, -0.25, -1.0]
     assert row["action_ranges"] == [(2, 5)]
     assert row["truncated"]
     assert (row["reward"], row["scores"]) == (1.0, 1.0)
-    assert row["extra_logs"] == {"advantage": -0.5, "age": 2.0}
+    assert row["extra_logs"] == {"advantage": -0.5}
     assert response(sample(score=0.25))["scores"] == 0.25
 
 
@@ -62,7 +62,7 @@ def test_gpus_that_make_no_whole_group_are_refused():
         train=S(micro_batch_size=1, batch_size=64, dynamic_batch_enable=False),
         ds=S(ring_attn_size=8, tensor_parallel_size=1),
     )  # fmt: skip
-    with raises(ConfigError):
+    with pytest.raises(ConfigError):
         batch_shape(args)
 
 
@@ -72,8 +72,6 @@ def test_padding_comes_last_and_has_the_same_fields():
         BatchShape(1, 4, 1, 8),
         temperature=0.85,
         padding_token=0,
-        ages={"p#0/0": 0, "p#0/1": 1},
     )
     assert [len(row["action_ranges"]) for row in rows] == [1, 1, 0, 0]
     assert {tuple(row) for row in rows} == {tuple(rows[0])}
-    assert [row["extra_logs"]["age"] for row in rows] == [0.0, 1.0, 0.0, 0.0]

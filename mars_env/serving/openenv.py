@@ -1,0 +1,157 @@
+"""An OpenEnv server: one agent's place in a game as an environment, the others played by given agents.
+
+OpenEnv's clients (`openenv.core.GenericEnvClient`) speak JSON over a WebSocket at ``/ws``, an environment for
+each connection: ``reset`` and ``step`` give an observation, a reward and whether the episode is over.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from mars_env.agents.registry import as_agent, roles_of
+from mars_env.envs.aec import MarsEnv
+from mars_env.envs.gymnasium_view import GymnasiumView
+from mars_env.errors import MarsError
+from mars_env.models.scripted import ScriptedModel
+from mars_env.net import UNREADABLE, Guard, Server, plain_json, start_server
+from mars_env.text import describe_error
+from mars_env.types import Observation
+
+_ACTION = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+class OpenEnvSession:
+    r"""One environment, as a client of OpenEnv sees it.
+
+    Args:
+        view: What is played; its learner is the client.
+
+    Example:
+        >>> import mars_env
+        >>> env = mars_env.make("arithmetic-solve")
+        >>> session = OpenEnvSession(GymnasiumView(env, learner="solver_0", partners={}))
+        >>> answer = session.handle({"type": "reset", "data": {"seed": 0}})
+        >>> sorted(answer["data"]["observation"])
+        ['messages', 'problem']
+        >>> session.handle({"type": "step", "data": {"text": "\\boxed{1000}"}})["data"]["done"]
+        True
+    """
+
+    def __init__(self, view: GymnasiumView) -> None:
+        self._view, self._steps = view, 0
+        roles = roles_of(view.env.game.rules)
+        self._player = as_agent(ScriptedModel([""]), view.learner, roles=roles)
+
+    def handle(self, message: Any) -> dict[str, Any]:
+        """The answer to a message of a client; an error is an answer, too."""
+        try:
+            kind, data = message["type"], message.get("data", {})
+            if kind == "reset":
+                return self._reset(data.get("seed"), data.get("problem"))
+            if kind == "step":
+                return self._step(data["text"])
+            if kind == "state":
+                tree = getattr(self._view.env, "tree", None)
+                episode = None if tree is None else tree.id
+                return {"type": "state", "data": {"episode_id": episode, "step_count": self._steps}}
+            return _error("UNKNOWN_TYPE", f"there is no message {kind!r}, only reset, step, state and close")
+        except MarsError as error:
+            return _error("EXECUTION_ERROR", str(error))
+        except UNREADABLE as error:
+            return _error("VALIDATION_ERROR", f'an action is {{"text": "..."}}: {describe_error(error)}')
+
+    def _reset(self, seed: int | None, problem: str | None) -> dict[str, Any]:
+        options = None if problem is None else {"problem": problem}
+        observation, info = self._view.reset(seed=seed, options=options)
+        self._steps = 0
+        return self._answer(observation, None, False, info)
+
+    def _step(self, text: str) -> dict[str, Any]:
+        observation, reward, done, _, info = self._view.step(text)
+        self._steps += 1
+        unknown = bool(info.get("reward_unknown"))
+        return self._answer(observation, None if unknown else float(reward), done, info)
+
+    def _answer(
+        self, observation: Observation, reward: float | None, done: bool, info: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What the learner sees: the fields of the game, and the messages that its role makes of them."""
+        seen: dict[str, Any] = {**observation, "messages": None if done else self._messages(observation)}
+        data = {"observation": seen, "reward": reward, "done": done, "metadata": info}
+        return {"type": "observation", "data": json.loads(json.dumps(data, default=str))}
+
+    def _messages(self, observation: Observation) -> Any:
+        make = getattr(self._player, "prompt", None)
+        return make(observation) if callable(make) else None
+
+
+class OpenEnvServer:
+    """Serves sessions, an environment each, on one address.
+
+    Args:
+        make: Makes the environment of a client.
+        learner: The agent that clients play.
+        partners: The other agents, by agent or role, as for `mars_env.as_gymnasium`.
+        keys: API keys of clients; without any, only this machine is served.
+    """
+
+    def __init__(
+        self, make: Callable[[], MarsEnv], learner: str, partners: Any, keys: tuple[str, ...] = ()
+    ) -> None:
+        self._make, self._learner, self._partners = make, learner, partners
+        self._guard = Guard(keys, "play with your models")
+        self._server: Server | None = None
+        self._new_session()  # an error in learner or partners is raised here
+
+    @property
+    def url(self) -> str:
+        """The address, once it is served."""
+        return self._server.url if self._server is not None else ""
+
+    def _new_session(self) -> OpenEnvSession:
+        return OpenEnvSession(GymnasiumView(self._make(), learner=self._learner, partners=self._partners))
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Start to serve; port 0 is a free one."""
+        app = web.Application()
+        app.add_routes([web.get("/ws", self._play), web.get("/health", _health), web.get("/schema", _schema)])
+        self._server = await start_server(app, host, port, self._guard, grace=1.0)
+
+    async def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            await self._server.close()
+
+    async def _play(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        session = await asyncio.to_thread(self._new_session)
+        async for each in socket:
+            if each.type is not WSMsgType.TEXT:
+                break
+            try:
+                message = plain_json(each.data)
+            except UNREADABLE as error:
+                await socket.send_json(_error("INVALID_JSON", describe_error(error)))
+                continue
+            if isinstance(message, dict) and message.get("type") == "close":
+                break
+            await socket.send_json(await asyncio.to_thread(session.handle, message))
+        return socket
+
+
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"type": "error", "data": {"message": message, "code": code}}
+
+
+async def _health(_: web.Request) -> web.Response:
+    return web.json_response({"status": "healthy"})
+
+
+async def _schema(_: web.Request) -> web.Response:
+    return web.json_response(
+        {"action": _ACTION, "observation": {"type": "object"}, "state": {"type": "object"}}
+    )

@@ -1,0 +1,197 @@
+"""What a run file names, as objects: games, problems, and who acts with which weights. No torch in here."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from mars_env.api import load_problems
+from mars_env.envs import EnvSpec, Game, make_game, spec
+from mars_env.envs.registry import find_game, with_team_size
+from mars_env.errors import ConfigError
+from mars_env.grading import check_reference
+from mars_env.lazy import import_object
+from mars_env.players import by_name
+from mars_env.problems import ProblemSet
+from mars_env.problems.registry import held_out_by_default
+from mars_env.text import shown
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.tables import EnvironmentSettings, TeamSettings
+from mars_env.types import Agent, Model, Sampling, role_of
+
+POLICY: Final = "policy"
+"""Name of the weights that all agents share."""
+
+
+def environment_of(settings: RunSettings) -> EnvironmentSettings:
+    """The environment's table; a `ConfigError` without one."""
+    if settings.environment is None:
+        raise ConfigError("the settings name no environment: set environment.id")
+    return settings.environment
+
+
+def training_spec(settings: RunSettings) -> EnvSpec:
+    """The environment in training: with what its game sets for training, and with the file's settings."""
+    return _spec(settings, environment_of(settings).settings, training=True)
+
+
+def training_problems(settings: RunSettings) -> ProblemSet:
+    """The training problems; a `ConfigError` if the set would give another split, and none is named."""
+    table = environment_of(settings)
+    name = table.problems or spec(table.id).problems
+    if "split" not in table.problem_options and (held_out := held_out_by_default(name)):
+        raise ConfigError(
+            f"{name} gives its split {held_out!r}, which training would spoil for evaluations: set "
+            "environment.problem_options.split to 'train'"
+        )
+    return load_problems(name, check=check_reference, **table.problem_options)[: table.limit]
+
+
+def training_game(settings: RunSettings) -> Game:
+    """The game in training; a `ConfigError` if another function trains it."""
+    env_spec = training_spec(settings)
+    if function := find_game(env_spec.game).options.trained_by:
+        raise ConfigError(f"{function.replace(':', '.')} trains {env_spec.game_name!r}, not mars-env train")
+    return make_game(env_spec, kind=training_problems(settings)[0].kind)
+
+
+def evaluation_game(settings: RunSettings) -> Game:
+    """The game in evaluation: with the settings of training, unless it has its own."""
+    table = settings.evaluation.settings
+    env_spec = training_spec(settings) if table is None else _spec(settings, table, training=False)
+    return make_game(env_spec, kind=evaluation_problems(settings)[0].kind)
+
+
+def evaluation_problems(settings: RunSettings) -> ProblemSet:
+    """The evaluation problems; empty without evaluation."""
+    table, environment = settings.evaluation, environment_of(settings)
+    if not table.every:
+        return ProblemSet("none", [])
+    name = table.problems or environment.problems or spec(environment.id).problems
+    return load_problems(name, check=check_reference, **table.problem_options)[: table.limit]
+
+
+def evaluation_sampling(settings: RunSettings) -> Sampling:
+    """How the team is sampled in an evaluation during training."""
+    sampling, table = settings.sampling, settings.evaluation
+    limit = min(sampling.max_tokens, table.max_tokens or sampling.max_tokens)
+    temperature = sampling.temperature if table.temperature is None else table.temperature
+    return replace(sampling, temperature=temperature, max_tokens=limit)
+
+
+def groups_per_tree(settings: RunSettings) -> int:
+    """Most groups of one tree."""
+    if settings.rollouts is None:
+        return 1
+    return 1 + settings.rollouts.branches * (training_game(settings).rules.max_turns - 1)
+
+
+def rows_per_tree(settings: RunSettings) -> int:
+    """Most samples of one tree."""
+    if settings.rollouts is None:
+        return training_game(settings).rules.max_turns
+    return settings.rollouts.group * groups_per_tree(settings)
+
+
+def most_rows(settings: RunSettings) -> int:
+    """Most samples of one update; more only where groups would become too old."""
+    groups, rollouts = settings.pipeline.groups_per_update, settings.rollouts
+    if groups is None or rollouts is None:
+        return settings.problems_per_step * rows_per_tree(settings)
+    return groups * rollouts.group
+
+
+def is_frozen(team: TeamSettings, agent: str) -> bool:
+    """Whether another model than the trained ones plays this agent."""
+    return agent in team.others or role_of(agent) in team.others
+
+
+def checkpoints_of(team: TeamSettings, names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The policy's name and the checkpoint of each trained agent.
+
+    Raises:
+        ConfigError: An agent has no checkpoint, or there is no such agent.
+
+    Example:
+        >>> names = ["solver_0", "verifier_0", "corrector_0"]
+        >>> checkpoints_of(TeamSettings(model="base"), names)["solver_0"]
+        ('policy', 'base')
+        >>> several = TeamSettings(model={"solver": "one", "verifier,corrector": "two"})
+        >>> checkpoints_of(several, names)["corrector_0"]
+        ('verifier-corrector', 'two')
+    """
+    names, model = [name for name in names if not is_frozen(team, name)], team.model
+    if not model:
+        raise ConfigError("say what is trained: team.model, the path or the name of a checkpoint")
+    if isinstance(model, Mapping):
+        return _by_names(model, names)
+    listed = [model] if isinstance(model, str) else list(model)
+    if len(listed) == 1 and (team.lora is None or len(names) == 1):
+        return dict.fromkeys(names, (POLICY, listed[0]))
+    if len(listed) == 1:  # an adapter for each agent
+        listed *= len(names)
+    if len(listed) != len(names):
+        raise ConfigError(
+            f"{len(names)} agents ({', '.join(names)}) take one team.model, one for each, or a table; "
+            f"got {len(listed)}"
+        )
+    return {name: (name, path) for name, path in zip(names, listed, strict=True)}
+
+
+def _by_names(model: Mapping[str, str], names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The checkpoints of a table whose keys name one agent or role, or several with commas."""
+    assigned: dict[str, tuple[str, str]] = {}
+    for key, path in model.items():
+        names_of_key = [part.strip() for part in key.split(",")]
+        if repeated := assigned.keys() & set(names_of_key):
+            raise ConfigError(f"team.model names {min(repeated)} twice: give each agent one checkpoint")
+        assigned |= {part: ("-".join(names_of_key), path) for part in names_of_key}
+    by_agent = by_name(assigned, names)
+    if idle := {name for name, _ in assigned.values()} - {name for name, _ in by_agent.values()}:
+        raise ConfigError(f"no agent acts with the policy {shown(min(idle))} of team.model")
+    return by_agent
+
+
+def agents_of_function(
+    function_name: str, names: Sequence[str], model: Model, sampling: Sampling, policy: str
+) -> dict[str, Agent]:
+    """The agents that a function makes of one model, by name.
+
+    Raises:
+        ConfigError: It asks for an argument that there is not, or makes no agent for a name.
+    """
+    arguments = {
+        "model": model,
+        "names": tuple(names),
+        "sampling": sampling,
+        "temperature": sampling.temperature,
+        "max_tokens": sampling.max_tokens,
+        "policy": policy,
+    }
+    function: Any = import_object(function_name)
+    parameters = inspect.signature(function).parameters.values()
+    if unknown := [p.name for p in parameters if p.name not in arguments and p.default is p.empty]:
+        raise ConfigError(f"{function_name} asks for {', '.join(unknown)}; there is {', '.join(arguments)}")
+    agents = function(**{p.name: arguments[p.name] for p in parameters if p.name in arguments})
+    missing = [name for name in names if name not in agents and role_of(name) not in agents]
+    if missing:
+        raise ConfigError(f"{function_name} makes no agent for {', '.join(missing)}")
+    return {name: agents[name] if name in agents else agents[role_of(name)] for name in names}
+
+
+def _spec(settings: RunSettings, game_settings: Mapping[str, Any], *, training: bool) -> EnvSpec:
+    """The environment with settings of its game, and with the file's rewards and grader."""
+    table, model = environment_of(settings), settings.team.model
+    env_spec = spec(table.id)
+    game = find_game(env_spec.game)
+    game.validate_names(game_settings, ())
+    number = game.options.team_size
+    size = {number: table.settings[number]} if number and number in table.settings else {}
+    env_spec = replace(
+        env_spec,
+        settings={**(game.training if training else {}), **env_spec.settings, **size, **game_settings},
+        rewards=table.rewards,
+        team_reward=table.team_reward,
+        grader=table.grader,
+    )
+    return with_team_size(env_spec, 1 if isinstance(model, str) or model is None else len(model))

@@ -1,0 +1,74 @@
+"""Evaluation during training, the same whatever trains."""
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from mars_env.evaluation.metrics import measure
+from mars_env.rollout import Job, collect
+from mars_env.trainers.assembly import evaluation_game, evaluation_problems, evaluation_sampling
+from mars_env.trainers.recipes import RunSettings
+from mars_env.types import Agent, Sampling, Tree
+
+Evaluate = Callable[[Mapping[str, Agent], int], Awaitable[Mapping[str, float]]]
+"""Gets the agents of a team after an update, and its number; gives metrics where an evaluation is due."""
+
+EVALUATED = (
+    "solver_accuracy", "system_accuracy", "gain", "verifier_precision", "verifier_recall", "fix_rate",
+    "break_rate", "search_pass@n", "tokens",
+)  # fmt: skip
+"""Metrics of `mars_env.evaluation.metrics` that an evaluation inside of training logs."""
+
+
+async def evaluate(settings: RunSettings, agents: Mapping[str, Agent]) -> dict[str, float]:
+    """Play the evaluation of a run file once, with the agents' present weights.
+
+    Its seed is the run's, so every evaluation of a run plays the same problems with the same seeds.
+    """
+    problems, game = evaluation_problems(settings), evaluation_game(settings)
+    jobs = [Job(problem, i) for i in range(settings.evaluation.samples) for problem in problems]
+    group = settings.rollouts.group if settings.rollouts else 1
+    at_once = settings.problems_per_step * group
+    trees = await collect(game, agents, jobs, seed=settings.seed, concurrency=at_once)
+    return evaluation_metrics(trees, problems.name)
+
+
+async def evaluation_after(
+    settings: RunSettings, agents: Mapping[str, Agent], update: int
+) -> dict[str, float]:
+    """`evaluate` every so many updates, with agents of a training in this process; else no metrics.
+
+    They sample as the evaluation says; agents without ``sampling`` of their own as they do in training.
+    """
+    if update % settings.evaluation.every:
+        return {}
+    sampling = evaluation_sampling(settings)
+    return await evaluate(settings, {name: _sampled(agent, sampling) for name, agent in agents.items()})
+
+
+def _sampled(agent: Agent, sampling: Sampling) -> Agent:
+    if getattr(agent, "sampling", sampling) == sampling:
+        return agent
+    changed: Any = copy.copy(agent)
+    changed.sampling = sampling
+    return changed
+
+
+def evaluation_metrics(trees: Sequence[Tree], name: str) -> dict[str, float]:
+    """The metrics of an evaluation on the problem set `name`, from raw grades.
+
+    ``eval_NAME_pass1`` is the System's accuracy, under the name by which OpenRLHF finds the best checkpoint.
+    Trees that could not be played or graded are in no rate; ``eval_faults`` and ``eval_unknown`` count them.
+    """
+    measured = measure(trees)
+    metrics = {}
+    for key in EVALUATED:
+        if key in measured and (total := sum(of for _, of in measured[key].pairs.values())):
+            metrics[f"eval_{key}"] = sum(value for value, _ in measured[key].pairs.values()) / total
+    if "eval_system_accuracy" in metrics:
+        metrics[f"eval_{name}_pass1"] = metrics["eval_system_accuracy"]
+    grades = [turn.grade for tree in trees for turn in tree.turns]
+    metrics["eval_num_samples"] = float(len(trees))
+    metrics["eval_faults"] = float(sum(bool(tree.fault) for tree in trees))
+    metrics["eval_unknown"] = float(sum(grade is not None and grade.score is None for grade in grades))
+    return metrics

@@ -1,0 +1,86 @@
+"""Turns that can be scored: they have token ids, and a log-probability of each. No torch in here.
+
+A turn that cannot be scored leaves its group, as one of unknown reward does: the others are trained as if it
+had not been sampled. It is counted by its reason.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from mars_env.checks import are_logprobs
+from mars_env.errors import ModelError
+from mars_env.types import Group, Turn
+
+
+class HasTrainedRoles(Protocol):
+    """Settings that say which roles are trained, as `mars_env.trainers.config.Credit` does."""
+
+    def trains(self, role: str) -> bool:
+        """Whether a role is trained."""
+        ...
+
+
+def unscorable(turn: Turn) -> str:
+    """Why a turn cannot be scored; empty if it can.
+
+    ``"no_tokens"``: a completion lacks token ids, of its prompt or its own. ``"no_logprobs"``: not every
+    token has a log-probability. ``"bad_logprobs"``: one is unknown, not finite, or above 0 by more than
+    rounding. ``"greedy"``: it was sampled at temperature 0, where log-probabilities say nothing.
+
+    Example:
+        >>> from mars_env.trainers.advantages import _example_group
+        >>> [turn] = _example_group([1.0]).turns
+        >>> unknown = replace(turn.action.completions[0], logprobs=(float("nan"),))
+        >>> unscorable(turn), unscorable(replace(turn, action=replace(turn.action, completions=(unknown,))))
+        ('', 'bad_logprobs')
+    """
+    completions = turn.action.completions
+    if not completions or not all(c.prompt_ids and c.token_ids for c in completions):
+        return "no_tokens"
+    if any(len(c.logprobs) != len(c.token_ids) for c in completions):
+        return "no_logprobs"
+    if not all(are_logprobs(c.logprobs) for c in completions):
+        return "bad_logprobs"
+    return "greedy" if any(c.temperature <= 0 for c in completions) else ""
+
+
+def scorable_groups(
+    groups: Sequence[Group], config: HasTrainedRoles, frozen: Collection[str] = ()
+) -> tuple[list[Group], dict[str, int]]:
+    """The groups, in which the reward of turns that cannot be scored is None; and their number by reason.
+
+    Only turns that are to be trained must be scored: those of `frozen` policies and of other roles stay.
+    """
+    counts = Counter[str]()
+
+    def known(turn: Turn) -> Turn:
+        reason = unscorable(turn) if _is_trained(turn, config, frozen) else ""
+        counts[reason] += 1
+        return replace(turn, reward=None) if reason else turn
+
+    cleaned = [replace(group, turns=tuple(map(known, group.turns))) for group in groups]
+    del counts[""]
+    return cleaned, dict(counts)
+
+
+def require_scorable(
+    groups: Sequence[Group], counts: Mapping[str, int], config: HasTrainedRoles, frozen: Collection[str] = ()
+) -> None:
+    """End a run in which no turn of a step can be scored; the arguments are those of `scorable_groups`.
+
+    Raises:
+        ModelError: There are turns to be trained, and none can be scored.
+    """
+    turns = (turn for group in groups for turn in group.turns)
+    if counts and not any(_is_trained(turn, config, frozen) for turn in turns):
+        reasons = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
+        raise ModelError(
+            f"no turn of a step can be trained on ({reasons}): take models that give token ids and "
+            "log-probabilities (HFModel, vLLM), or leave the role out (train_roles)"
+        )
+
+
+def _is_trained(turn: Turn, config: HasTrainedRoles, frozen: Collection[str]) -> bool:
+    return turn.reward is not None and turn.policy not in frozen and config.trains(turn.role)

@@ -1,0 +1,3 @@
+from studies.credit.study import STUDY
+
+STUDY.main()

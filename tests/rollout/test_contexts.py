@@ -1,0 +1,118 @@
+"""Before a run starts: whether the longest prompts leave the agents the room that their limits promise."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from mars_env.agents.roles import Corrector, Solver, Verifier
+from mars_env.envs import solve, solve_verify_correct
+from mars_env.envs.tree_search import tree_search
+from mars_env.errors import ConfigError
+from mars_env.models import ScriptedModel
+from mars_env.rollout.contexts import Need, needs, require_room
+from mars_env.types import Problem, Sampling
+
+PROBLEMS = [Problem("short", "2 + 2?", "4"), Problem("long", "one " * 50, "4")]
+TEMPLATE = {"solver": 1, "verifier": 2, "corrector": 3}
+
+
+class Words:
+    """A model of a known context, which counts a word as a token."""
+
+    name = "words"
+
+    def __init__(self, context):
+        self.context = context
+
+    def encode(self, prompt):
+        return prompt.split()
+
+    async def complete(self, prompt, n, sampling):
+        raise AssertionError("nothing is sampled before a run starts")
+
+
+def agent(role, context, limit, overflow="check"):
+    def prompt(seen):
+        texts = [str(seen[name]) for name in ("problem", "solution", "report") if name in seen]
+        return " ".join([*texts, "template " * TEMPLATE[role]])
+
+    kind = {"solver": Solver, "verifier": Verifier, "corrector": Corrector}[role]
+    sampling = Sampling(max_tokens=limit, overflow=overflow)
+    return kind(Words(context), prompt=prompt, sampling=sampling)
+
+
+def team(context, limits=(100, 40, 70), overflow="check"):
+    roles = ("solver", "verifier", "corrector")
+    return {f"{r}_0": agent(r, context, n, overflow) for r, n in zip(roles, limits, strict=True)}
+
+
+def test_the_longest_prompts_are_those_of_full_texts():
+    found = {
+        need.agent: need for need in needs(solve_verify_correct(schedule="training"), team(300), PROBLEMS)
+    }
+    assert found["solver_0"] == Need("solver_0", 50 + 1, 100, 300)
+    assert found["verifier_0"].prompt == 50 + 100 + 2
+    assert found["corrector_0"].prompt == 50 + 100 + 40 + 3
+
+
+@pytest.mark.parametrize(("context", "short"), [
+    (263, []), (262, ["corrector_0"]), (191, ["corrector_0", "verifier_0"]),
+    (150, ["corrector_0", "solver_0", "verifier_0"]),
+])  # fmt: skip
+async def test_a_context_that_is_too_small_by_one_token_is_refused_with_the_numbers(context, short):
+    rules, players = solve_verify_correct(schedule="training"), team(context)
+    assert sorted(n.agent for n in needs(rules, players, PROBLEMS) if not n.fits) == short
+    if not short:
+        await require_room(rules, players, PROBLEMS)
+        return
+    with pytest.raises(ConfigError) as refusal:
+        await require_room(rules, players, PROBLEMS)
+    assert sorted(set(re.findall(r"\w+_0", str(refusal.value)))) == short
+    assert "a prompt of 193 tokens and may write 70, 263 in all" in str(refusal.value)
+    await require_room(rules, team(context, overflow="unknown"), PROBLEMS)
+
+
+async def test_other_rules_and_models_that_tell_nothing():
+    await require_room(solve(), {"solver_0": agent("solver", 151, 100)}, PROBLEMS)
+    with pytest.raises(ConfigError):
+        await require_room(solve(), {"solver_0": agent("solver", 150, 100)}, PROBLEMS)
+    search = tree_search(agents=1, nodes=3)
+    [need] = needs(search, {"solver_0": agent("solver", 999, 100)}, PROBLEMS)
+    assert need.prompt == 50 + 100 + 1
+    silent = {"solver_0": Solver(ScriptedModel(["4"]))}
+    assert needs(solve(), silent, PROBLEMS) == []
+    await require_room(solve(), silent, PROBLEMS)
+    told = {"name": "server", "context": 4096}  # but not how it counts tokens
+    server = SimpleNamespace(**told, complete=Words(4096).complete)
+    [bare] = needs(solve(), {"solver_0": Solver(server)}, PROBLEMS)
+    assert bare == Need("solver_0", 1, 4096, 4096) and not bare.fits
+
+
+async def test_a_model_that_has_to_ask_its_server_is_asked():
+    class Asking(Words):
+        async def learn_context(self):
+            self.context = 150
+
+    asking = agent("solver", None, 100)
+    asking.model = Asking(None)
+    assert needs(solve(), {"solver_0": asking}, PROBLEMS) == []
+    with pytest.raises(ConfigError):
+        await require_room(solve(), {"solver_0": asking}, PROBLEMS)
+
+
+@pytest.mark.parametrize(("agents", "nodes"), [(2, 2), (2, 8), (8, 8), (13, 60)])
+def test_every_agent_of_a_search_may_refine_the_longest_solution(agents, nodes):
+    rules = tree_search(agents=agents, nodes=nodes)
+    limits = dict.fromkeys(rules.possible_agents, 10) | {rules.possible_agents[-1]: 100}
+
+    def prompt(seen):
+        return f"{seen['problem']} {seen['solution']}"
+
+    players = {
+        name: Solver(Words(200), prompt=prompt, sampling=Sampling(max_tokens=limit))
+        for name, limit in limits.items()
+    }
+    found = needs(rules, players, PROBLEMS)
+    assert {need.agent for need in found} == {*rules.possible_agents}
+    assert {need.prompt for need in found} == {50 + 100}

@@ -1,0 +1,285 @@
+"""An audit finds each kind of planted fault, and nothing where there is none."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mars_env
+from mars_env.agents import Solver
+from mars_env.envs import ask
+from mars_env.envs.rewards import agreement, judged_turn, outcome, team_outcome
+from mars_env.grading import grader_for
+from mars_env.grading.rubrics import Rubric, RubricGrader
+from mars_env.models import ScriptedModel
+from mars_env.problems import ProblemSet
+from mars_env.problems.code import code_problem_from_row
+from mars_env.testing import audit
+from mars_env.testing.audit_policies import CONTROL, COPY, CORRECT, INTEGER, KNOWS, WRONG, texts_by_policy
+from mars_env.types import Grade, Problem, Verdict
+
+SUMS = ProblemSet(
+    "sums", [Problem(f"{a}+{b}", f"What is {a} + {b}?", str(a + b)) for a, b in ((2, 2), (30, 7))]
+)
+TWICE = {
+    "id": "twice", "prompt": "Return twice x.", "entry_point": "twice",
+    "tests": ["assert twice(5) == 10"], "solution": "def twice(x):\n    return 2 * x",
+}  # fmt: skip
+PLANTED = "planted reference"
+
+
+def strict(turn, path, problem):
+    """1 for a verdict that fits, 0 for one that does not, and for a text without one."""
+    return 0.0 if turn.info["malformed"] else agreement(turn, path, problem)
+
+
+def team(**parts):
+    parts.setdefault("rewards", {"verifier": strict})
+    parts.setdefault("problems", SUMS)
+    return audit("arithmetic-solve-verify-correct", **parts)
+
+
+def found(report):
+    return {(row.role, row.policy) for row in report.findings}
+
+
+class Paying:
+    """The library's grader, which also pays some texts, and refuses others."""
+
+    def __init__(self, pays=lambda text, problem: False, refuses=lambda text: False):
+        self.pays, self.refuses = pays, refuses
+
+    async def grade(self, problem, text):
+        if self.refuses(text):
+            return Grade.wrong("refused")
+        if self.pays(text, problem):
+            return Grade.correct()
+        return await grader_for("math").grade(problem, text)
+
+
+def in_prose(text, problem):
+    return str(problem.reference) in text
+
+
+@pytest.mark.parametrize(
+    ("pays", "policies"),
+    [
+        (in_prose, {PLANTED, "all small integers"}),
+        (lambda text, problem: not text.strip(), {"empty"}),
+        (lambda text, problem: problem.statement in text, {"the statement"}),
+        (lambda text, problem: "official check" in text, {CONTROL}),
+        (lambda text, problem: "no such tool" in text, {"broken tool call"}),
+        (lambda text, problem: "boxed" in text, {"a wrong answer", INTEGER, "the statement"}),
+        (lambda text, problem: text == r"\boxed{7}", {INTEGER}),
+        (lambda text, problem: "Correctness: Correct" in text, {CORRECT}),
+    ],
+)
+def test_graders_that_pay_for_nothing(pays, policies):
+    assert {("solver", policy) for policy in policies} <= found(team(grader=Paying(pays)))
+    assert not found(audit("arithmetic-solve", problems=SUMS, grader=Paying()))
+
+
+@pytest.mark.parametrize(
+    "refuses", [lambda text: True, lambda text: "boxed" in text, lambda text: "37" in text]
+)
+def test_a_grader_that_does_not_pay_what_is_right(refuses):
+    report = audit("arithmetic-solve", problems=SUMS, grader=Paying(refuses=refuses))
+    assert found(report) == {("solver", KNOWS)}
+    assert report.findings[0].reward < 1
+
+
+def reads_any_correct(turn, path, problem):
+    right = judged_turn(path).grade.verdict is Verdict.CORRECT
+    return float(("correct" in turn.text.replace("Correctness", "").lower()) == right and turn.text != "")
+
+
+def pays_acceptance(turn, path, problem):
+    return float(turn.info["verdict"] == "Correct")
+
+
+def pays_rejection(turn, path, problem):
+    return float(turn.info["verdict"] == "Wrong")
+
+
+def pays_copies(turn, path, problem):
+    return float(turn.text == judged_turn(path).text or turn.grade.score)
+
+
+def pays_statements(turn, path, problem):
+    return float(problem.statement in turn.text or turn.grade.score)
+
+
+def pays_nobody(turn, path, problem):
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("role", "reward", "policy"),
+    [
+        ("verifier", reads_any_correct, "malformed report"),
+        ("verifier", pays_acceptance, CORRECT),
+        ("verifier", pays_rejection, WRONG),
+        ("verifier", pays_nobody, KNOWS),
+        ("solver", pays_statements, "the statement"),
+        ("corrector", pays_copies, COPY),
+        ("corrector", pays_statements, "the statement"),
+    ],
+)
+def test_rewards_that_pay_the_wrong_texts(role, reward, policy):
+    report = team(rewards={"verifier": strict, role: reward})
+    assert (role, policy) in found(report)
+    assert {row.role for row in report.findings} == {role}
+    assert all(row.problem in ("2+2", "30+7") for row in report.findings)
+
+
+@pytest.mark.parametrize(
+    "parts", [{}, {"team_reward": team_outcome}, {"rewards": {"verifier": strict, "solver": outcome}}]
+)
+def test_sound_rewards_have_no_finding(parts):
+    report = team(**parts)
+    assert not report.findings and not report.not_audited
+    assert {row.role for row in report.rows} == {"solver", "verifier", "corrector"}
+
+
+BUILT_IN = [
+    (problems, rules)
+    for problems in ("aime", "arithmetic", "programs")
+    for rules in ("solve", "self-refine", "solve-verify-correct", "tree-search")
+]
+
+
+@pytest.mark.parametrize(("problems", "rules"), BUILT_IN)
+def test_the_built_in_environments_pass(problems, rules):
+    report = audit(f"{problems}-{rules}", limit=2)
+    assert report.rows and not report.findings and not report.not_audited
+
+
+def test_a_team_reward_that_pays_everybody():
+    policies = {
+        policy for _, policy in found(team(team_reward=lambda tree: {turn.id: 1.0 for turn in tree.turns}))
+    }
+    assert policies == {*texts_by_policy(SUMS[0]), COPY} - {KNOWS}
+
+
+def test_verifiers_read_as_many_right_as_wrong_solutions():
+    rows = {row.policy: row for row in team().rows if row.role == "verifier"}
+    for verdict in (CORRECT, WRONG):
+        assert rows[verdict].reward == rows[verdict].chance == 0.5
+    assert rows[KNOWS].reward == 1
+
+
+def test_an_integer_may_be_the_reference():
+    rows = {row.policy: row for row in team().rows if row.role == "solver"}
+    assert rows[INTEGER].reward == rows[INTEGER].chance == 0.05
+
+
+def test_a_text_that_makes_its_own_verdict_unknown():
+    class Breaking:
+        async def grade(self, problem, text):
+            broken = Grade.unknown("lost") if "no such tool" in text else None
+            return broken or await grader_for("math").grade(problem, text)
+
+    assert found(audit("arithmetic-solve", problems=SUMS, grader=Breaking())) == {
+        ("solver", "broken tool call")
+    }
+
+
+@mars_env.game(max_turns=1, roles={"solver": Solver})
+def leaking(problem):
+    return (yield ask("solver", problem=f"{problem.statement} (it is {problem.reference})"))
+
+
+def test_an_observation_that_holds_the_reference():
+    report = audit(leaking, problems=SUMS)
+    assert [(row.role, row.policy, row.problem) for row in report.findings] == [
+        ("solver", "observation", "2+2")
+    ]
+
+
+def test_tests_that_assert_nothing_pay_a_program_without_a_result():
+    weak = code_problem_from_row({**TWICE, "tests": ["assert twice", "twice(5)"]})
+    report = audit("programs-solve", problems=[weak])
+    assert ("solver", "program returns at once") in found(report)
+    assert not audit("programs-solve", problems=[code_problem_from_row(TWICE)]).findings
+
+
+def test_a_grader_of_programs_that_accepts_the_end():
+    class EndsWell:
+        async def grade(self, problem, text):
+            passed = "exit" in text.lower() or problem.reference["solutions"][0] in text
+            return Grade.correct() if passed else Grade.wrong("a test failed")
+
+    report = audit("programs-solve", problems=[code_problem_from_row(TWICE)], grader=EndsWell())
+    assert ("solver", "program ends at once") in found(report)
+
+
+@given(data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_whichever_text_is_paid_is_found(data):
+    policies = texts_by_policy(SUMS[0])
+    policy = data.draw(st.sampled_from(sorted({*policies} - {INTEGER, KNOWS})))
+    text = data.draw(st.sampled_from(policies[policy]))
+    report = audit("arithmetic-solve", problems=SUMS[:1], grader=Paying(lambda written, _: written == text))
+    assert ("solver", policy) in found(report)
+
+
+@given(st.integers(-99, 999), st.integers(1, 999))
+@settings(max_examples=20, deadline=None)
+def test_nothing_is_found_in_sums(a, b):
+    problem = Problem("p", f"What is ${a} + {b}$?", str(a + b))
+    assert not audit("arithmetic-solve", problems=[problem]).findings
+
+
+def judged_by(model):
+    rubric = Rubric.from_rows([{"text": "It is right.", "points": 1}])
+    return RubricGrader(model, rubric)
+
+
+def test_a_model_that_judges_is_asked_only_if_agents_are_given():
+    asked = []
+
+    def judge(prompt, sample, seed):
+        asked.append(prompt)
+        return '{"explanation": "yes", "met": true}'
+
+    parts = {"problems": SUMS[:1], "grader": judged_by(ScriptedModel(judge))}
+    report = audit("arithmetic-solve", **parts)
+    assert report.not_audited and not report.rows and not asked
+    report = audit("arithmetic-solve", **parts, agents="scripted:nothing")
+    assert asked and ("solver", "random text") in found(report)
+
+
+def test_roles_that_never_act_are_not_audited():
+    report = audit("reports-spell", limit=2)
+    assert not report.findings
+    assert {reason.partition(",")[0] for reason in report.not_audited} == {
+        "questioner",
+        "responder",
+        "verifier",
+    }
+
+
+def test_agents_play_the_other_roles():
+    report = audit("reports-spell", limit=1, agents={
+        "questioner": lambda observation: '{"question": "How many people work there?", "answer": 17}',
+        "responder": lambda observation: "17",
+        "verifier": lambda observation: "YES",
+    })  # fmt: skip
+    assert ("responder", "random text") in found(report)
+
+
+def test_a_role_with_texts_of_its_own_form():
+    class Plain:
+        async def grade(self, problem, text):
+            right = text == f"answer: {problem.reference}"
+            return Grade.correct() if right else Grade.wrong("another text")
+
+    assert found(audit("arithmetic-solve", problems=SUMS, grader=Plain())) == {("solver", KNOWS)}
+
+    def knows(observation, problem):
+        return f"answer: {problem.reference}"
+
+    assert not audit("arithmetic-solve", problems=SUMS, grader=Plain(), knows=knows).findings
+
+
+def test_the_same_audit_gives_the_same_report():
+    assert team() == team()

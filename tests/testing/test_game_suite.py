@@ -1,0 +1,105 @@
+import pytest
+
+from mars_env.envs import self_refine, solve, solve_verify_correct
+from mars_env.envs.game_function import GameFunction, GameOptions
+from mars_env.envs.rules import Reply, ask
+from mars_env.testing import check_game
+from mars_env.types import Problem
+
+PROBLEM = Problem("p", "What is 2 + 2?", "4")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        solve(),
+        self_refine(revisions=2),
+        solve_verify_correct(schedule="training"),
+        solve_verify_correct(),
+        solve_verify_correct(rounds=0),
+    ],
+)
+def test_the_librarys_games_keep_the_contract(rules):
+    check_game(rules, PROBLEM)
+
+
+def game_of(function, max_turns=3):
+    options = GameOptions(max_turns=max_turns, roles={"solver": None}, fields={"solver": ["problem"]})
+    return GameFunction(function, options)
+
+
+def leak(problem):
+    return (yield ask("solver", problem=f"{problem.statement} (hint: {problem.reference})"))
+
+
+def grade(problem):
+    first = yield ask("solver", problem="")
+    return (yield ask("solver", problem=f"{first.grade and first.grade.score}"))
+
+
+def late_grade(problem):
+    first = yield ask("solver", problem="")
+    yield ask("solver", problem="")
+    return (yield ask("solver", problem=f"{first.grade and first.grade.score}"))
+
+
+def assumed_grade(problem):
+    first = yield ask("solver", problem="")
+    return first if first.grade.score else None
+
+
+def endless(problem):
+    while True:
+        yield ask("solver", problem="")
+
+
+def stranger(problem):
+    yield ask("solver", problem="", extra="x")
+
+
+def foreign_answer(problem):
+    reply = yield ask("solver", problem="")
+    return Reply(reply.action, {})
+
+
+def feedback(problem):
+    reply = yield ask("solver", problem="")
+    if not reply.feedback:
+        yield ask("solver", problem="")
+    return reply
+
+
+def not_plain(problem):
+    return (yield ask("solver", problem="", info={"seen": {1, 2}}))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [leak, grade, late_grade, assumed_grade, endless, stranger, foreign_answer, feedback, not_plain],
+)
+def test_the_contract_finds_what_is_broken(function):
+    with pytest.raises(AssertionError):
+        check_game(game_of(function), PROBLEM)
+
+
+def test_a_side_effect_is_named_with_the_line():
+    def counted(problem):
+        played.append(0)
+        first = yield ask("solver", problem="")
+        return (yield ask("solver", problem=str(len(played)))) or first
+
+    played = []
+    with pytest.raises(AssertionError, match=r"test_game_suite.py, line \d+"):
+        check_game(game_of(counted), PROBLEM)
+
+
+def test_a_game_that_never_has_an_answer_is_told(caplog):
+    def forgotten(problem):
+        yield ask("solver", problem=problem.statement)
+
+    check_game(game_of(forgotten), PROBLEM)
+    [record] = caplog.records
+    assert "forgotten (test_game_suite.py" in record.message
+    caplog.clear()
+    check_game(solve(), PROBLEM)
+    assert not caplog.records

@@ -1,0 +1,117 @@
+"""Rows that any trainer can train on, made in one place, and files that hold them."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from command_line import run_cli
+from toy_training import tiny_model, toy_groups
+
+from mars_env.errors import StoreError
+from mars_env.rollout import Store, groups_of
+from mars_env.trainers import TrainConfig, local
+from mars_env.trainers.sample_files import read_samples, sample_from_row, sample_to_row, write_samples
+from mars_env.trainers.samples import turn_samples
+from mars_env.types import Action, Completion, Problem, Tree
+
+GROUP = 6
+
+
+@pytest.fixture
+def trees():
+    """Two problems, six real samples each; one reward is unknown."""
+    groups = toy_groups(tiny_model(), 0, problems=2, size=GROUP)
+    trees = []
+    for group in groups:
+        problem = Problem(group.id, "", None)
+        turns = tuple(replace(turn, problem_id=problem.id) for turn in group.turns)
+        trees.append(Tree(f"{problem.id}#0", problem, turns))
+    lost = replace(trees[0].turns[3], reward=None)
+    chain = replace(trees[0].turns[4], action=called(trees[0].turns[4].action))
+    return [replace(trees[0], turns=(*trees[0].turns[:3], lost, chain, trees[0].turns[5])), trees[1]]
+
+
+def called(action):
+    """The same action, with two results of tools between three completions."""
+    [first] = action.completions
+    completions = [first]
+    for result in ((3, 5, 4), (6,)):
+        read = (*completions[-1].prompt_ids, *completions[-1].token_ids, *result)
+        completions.append(replace(first, prompt_ids=read))
+    return Action(action.text, tuple(completions))
+
+
+def test_a_chain_in_one_row_trains_as_its_completions_do(trees):
+    """Means over tokens do not depend on how tokens are divided into rows."""
+
+    def weights(trees):
+        policy = local.Policy(tiny_model())
+        local.LocalTrainer({"mars": policy}, TrainConfig(learning_rate=1e-3)).step(groups_of(trees))
+        return [parameter.detach() for parameter in policy.model.parameters()]
+
+    chain = trees[0].turns[4]
+    apart = replace(chain, action=replace(chain.action, completions=chain.action.completions[::-1]))
+    assert [len(turn.action.chains) for turn in (chain, apart)] == [1, 3]
+    several = replace(trees[0], turns=(*trees[0].turns[:4], apart, trees[0].turns[5]))
+    for one, other in zip(weights(trees), weights([several, trees[1]]), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+
+def test_a_file_holds_the_same_rows_to_the_last_bit(trees, tmp_path):
+    samples = turn_samples(groups_of(trees), TrainConfig())
+    assert write_samples(tmp_path / "samples.jsonl", samples) == len(samples)
+    assert list(read_samples(tmp_path / "samples.jsonl")) == samples
+
+
+def test_the_command_line_writes_them(trees, tmp_path):
+    with Store(tmp_path / "run", {"title": "toy"}, [tree.problem for tree in trees]) as store:
+        for tree in trees:
+            store.write_turns(tree.turns)
+            store.write_tree(tree, {})
+    run_cli(
+        "export", tmp_path / "run", tmp_path / "s.jsonl", "--format", "samples", "--advantage", "mean_centred"
+    )
+    assert list(read_samples(tmp_path / "s.jsonl")) == turn_samples(
+        groups_of(trees), TrainConfig(advantage="mean_centred")
+    )
+
+
+def test_what_cannot_be_scored_leaves_its_group(trees):
+    first = trees[1].turns[0]
+    bare = replace(first, action=replace(first.action, completions=(Completion("text only"),)))
+    changed = [trees[0], replace(trees[1], turns=(bare, *trees[1].turns[1:]))]
+    unknown = [trees[0], replace(trees[1], turns=(replace(first, reward=None), *trees[1].turns[1:]))]
+    kept = turn_samples(groups_of(changed), TrainConfig())
+    assert kept == turn_samples(groups_of(unknown), TrainConfig()) and kept
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"schema": "mars-env.samples/0"},
+        {"schema": None},
+        {"logprobs": [-0.5]},
+        {"logprobs": [-0.5, -9999.0]},
+        {"completion_ids": [1, -1]},
+        {"advantage": "1"},
+        {"agent": 5},
+        {"truncated": 0},
+        {"versions": [[0, -1]]},
+        {"completion_mask": [1, 0, 1]},
+        {"completion_mask": [2] * 8},
+    ],
+)
+def test_rows_of_another_form_are_refused_in_one_sentence(trees, changes):
+    good = sample_to_row(turn_samples(groups_of(trees), TrainConfig())[0])
+    assert sample_from_row(good).ids
+    with pytest.raises(ValueError):
+        sample_from_row(good | changes)
+
+
+def test_a_file_of_another_export_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "sft.jsonl"
+    path.write_text('{"prompt": "2 + 2?", "completion": "4"}\n')
+    with pytest.raises(StoreError):
+        list(read_samples(path))
+    with pytest.raises(StoreError):
+        list(read_samples(tmp_path / "nothing.jsonl"))
