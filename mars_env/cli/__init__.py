@@ -21,7 +21,7 @@ _COMMANDS = {
     "audit": ("audit:audit", "Look for rewards that are not earned, before you train on an environment."),
     "evaluate": ("evaluate:evaluate", "Play every problem n times with a team and print the report."),
     "solve": ("team:solve", "Let a team answer a question whose answer is unknown."),
-    "serve": ("team:serve", "Serve a team as one model behind an OpenAI-compatible API."),
+    "serve": ("team:serve", "Serve a team as one model, or a place in a game as an environment to learn in."),
     "play": ("team:play_game", "Take a role in the terminal."),
     "train": ("train:train", "Train a team from a run file, on this machine or through OpenRLHF."),
     "compare": ("runs:compare", "Paired differences between two runs, B minus A, with 95% intervals."),

@@ -5,14 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import torch
-
 from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
 from mars_env.agents.thinking import THINKING_MODES
 from mars_env.agents.tools import make_tools
 from mars_env.checks import validate_signature
 from mars_env.errors import ConfigError
+from mars_env.lazy import needs
 from mars_env.models.hf import HFModel
 from mars_env.models.vllm import VLLMAdapter, VLLMModel
 from mars_env.players import by_name
@@ -26,6 +25,9 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samplers import Refreshable, Samplers, sampling_models
 from mars_env.trainers.samples import require_trainable
 from mars_env.types import Agent
+
+with needs("hf", "a team of local models needs torch and transformers"):
+    import torch
 
 log = logger(__name__)
 

@@ -8,7 +8,7 @@ so a trace with the turn's reward.
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
@@ -190,23 +190,27 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         team = {name: as_agent(models[role_of(name)], name, roles=self._prompts) for name in names}
         job = Job(self._tasks.problems[task.data.place], task.data.sample)
         tree = await play(self.game, team, job, seed=secrets.randbits(62) if seed is None else seed)
-        traces = {key: trace for model in models.values() for key, trace in model.traces.items()}
-        record_tree(tree, traces, self.config.advantage)
+        record_tree(tree, self.config.advantage)
         if tree.fault:
             raise ModelError(tree.fault)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCompletion(Completion):
+    """A completion that knows the trace it was read from, and keeps it when a field is replaced."""
+
+    trace: vf.Trace | None = field(default=None, compare=False, repr=False)
 
 
 class SeatModel:
     """A seat of a verifiers environment as a `mars_env.types.Model`: a sample is a run of its agent.
 
-    `seeded` says whether the requests carry seeds; `traces` has the trace of each completion, by its `id`.
+    `seeded` says whether the requests carry seeds.
     """
 
     def __init__(self, seat: vf.Agent, *, seeded: bool) -> None:
         self.name = str(seat.config.model)
         self._seat, self._seeded = seat, seeded
-        self._kept: list[Completion] = []
-        self.traces: dict[int, vf.Trace] = {}
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Run the agent n times on one prompt. How it samples is the run's affair, but for the seed.
@@ -235,13 +239,10 @@ class SeatModel:
         if not trace.ok or not trace.assistant_messages:
             why = trace.last_error.message if trace.last_error else f"it stopped: {trace.stop_condition}"
             raise ModelError(f"{self.name}: {why}"[:500])
-        completion = completion_of(trace)
-        self._kept.append(completion)  # an id is unique as long as its object lives
-        self.traces[id(completion)] = trace
-        return completion
+        return completion_of(trace)
 
 
-def completion_of(trace: vf.Trace) -> Completion:
+def completion_of(trace: vf.Trace) -> TracedCompletion:
     """The completion of a trace of one turn; with token ids where the client gives them (prime-rl's does).
 
     verifiers knows no ends but ``stop``, ``length`` and ``tool_calls``: any other was cut off by a filter or
@@ -260,7 +261,8 @@ def completion_of(trace: vf.Trace) -> Completion:
     ended = (
         finish_reason(reason, len(ids) or sampled, Sampling(max_tokens=limit)) if reason else "content_filter"
     )
-    return Completion(
+    return TracedCompletion(
+        trace=trace,
         text=text,
         finish_reason=ended,
         prompt_ids=tuple(branch.token_ids[:read]) if ids else (),
@@ -272,8 +274,8 @@ def completion_of(trace: vf.Trace) -> Completion:
     )
 
 
-def record_tree(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage | None) -> None:
-    """Write what is known of a tree's turns to their traces, which are given by the `id` of the completion.
+def record_tree(tree: Tree, advantage: Advantage | None) -> None:
+    """Write what is known of a tree's turns to the traces of their completions.
 
     The reward is the turn's own. One that is unknown makes the trace, and with it the episode, a failed one:
     verifiers would count its absence as 0. The advantage goes to each sampled token of the trace and, like
@@ -283,9 +285,11 @@ def record_tree(tree: Tree, traces: Mapping[int, vf.Trace], advantage: Advantage
     answer = next((turn for turn in tree.turns if turn.id == tree.final), None)
     score = answer.grade.score if answer is not None and answer.grade is not None else None
     for turn in tree.turns:
+        credit = advantages.get(turn_key(turn))
         for completion in turn.action.completions:
-            trace = traces[id(completion)]
-            credit = advantages.get(turn_key(turn))
+            trace = getattr(completion, "trace", None)
+            if trace is None:  # a sample that was lost has none
+                continue
             trace.info["mars_env"] = {**_place(turn), "advantage": credit}
             if score is not None:
                 trace.record_metric("team_score", score)

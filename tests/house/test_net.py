@@ -236,7 +236,7 @@ async def test_a_client_that_leaves_is_no_error(caplog):
         server = await start_server(application(handler), refusal_of=unexpected)
         host, port = server.url.removeprefix("http://").split(":")
         length = 50 if handler is echo else 0
-        lines = ["POST /x HTTP/1.1", "Host: x", "Content-Type: application/json"]
+        lines = ["POST /x HTTP/1.1", f"Host: {host}", "Content-Type: application/json"]
         head = "\r\n".join([*lines, f"Content-Length: {length}", "", ""])
         _, writer = await asyncio.open_connection(host, int(port))
         writer.write(head.encode() + b"{"[:length])

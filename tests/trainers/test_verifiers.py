@@ -222,7 +222,7 @@ async def test_token_ids_of_a_trace_become_the_completion_and_its_advantages():
         for i, (completion, grade) in enumerate(zip(completions, grades, strict=True))
     )
     tree = Tree("p#0", Problem("p", "2 + 2?", "4"), turns)
-    record_tree(tree, {id(c): t for c, t in zip(completions, traces, strict=True)}, "group_normalised")
+    record_tree(tree, "group_normalised")
     expected = group_normalised(groups_of([tree]))
     for each, one in zip(turns, traces, strict=True):
         assert one.branches[-1].advantages == [0.0, 0.0, 0.0, *[expected["p#0", each.id]] * 2]
