@@ -24,7 +24,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class SampleRow(BaseModel, strict=True, frozen=True):
-    """A row as it is in the file; docs/rows.md describes it, and `TurnSample` is its value in Python.
+    """A row as it is in the file (docs/other-trainers.md); `TurnSample` is its value in Python.
 
     Other fields are ignored.
     """
