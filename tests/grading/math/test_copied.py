@@ -59,12 +59,10 @@ def test_a_formula_behind_changes_of_no_value_is_a_copy(formula, statement, chan
         (r"Express $0.\overline{54}$ as a fraction.", r"\frac{6}{11}", r"0.\overline{54}"),
     ],
 )
-@pytest.mark.parametrize(
-    "change", ["{}", "{} + 0", r"1 \cdot {}", r"1\cdot({})", "{}/1", r"\frac{{{}}}{{1}}", "({})"]
-)
-def test_copies_are_wrong(grader, statement, reference, copy, change):
+def test_copies_are_wrong(grader, statement, reference, copy):
     problem = Problem("p", statement, reference)
-    assert grader.grade_sync(problem, rf"\boxed{{{change.format(copy)}}}").verdict is Verdict.WRONG
+    for answer in (copy, f"{copy}/1"):
+        assert grader.grade_sync(problem, rf"\boxed{{{answer}}}").verdict is Verdict.WRONG
     assert grader.grade_sync(problem, rf"\boxed{{{reference}}}").verdict is Verdict.CORRECT
 
 
@@ -85,10 +83,8 @@ def test_copies_are_wrong(grader, statement, reference, copy, change):
     ],
 )
 def test_other_right_answers_are_right(grader, statement, reference, answer):
-    assert (
-        grader.grade_sync(Problem("p", statement, reference), rf"\boxed{{{answer}}}").verdict
-        is Verdict.CORRECT
-    )
+    problem = Problem("p", statement, reference)
+    assert grader.grade_sync(problem, rf"\boxed{{{answer}}}").verdict is Verdict.CORRECT
 
 
 @given(st.text(alphabet=st.sampled_from(list("$\\()[]{}x12+-=.^ abcfrac")), max_size=80))
