@@ -1,7 +1,5 @@
 import collections
 
-import pytest
-
 from mars_env import load_problems
 from mars_env.problems.aime import LEVELS, TEMPLATES
 
@@ -46,6 +44,6 @@ def test_options_choose_templates():
     assert load_problems("aime", topic="number theory")[0].id == "aime-number_theory/train/0/0"
 
 
-@pytest.mark.parametrize("name", sorted(TEMPLATES))
-def test_every_template_fills_the_rarer_split(name):
-    assert len(load_problems("aime", n=25, template=name, split="test", seed=1).content_hash()) == 32
+def test_every_template_fills_the_rarer_split():
+    for name in TEMPLATES:
+        assert len(load_problems("aime", n=25, template=name, split="test", seed=1)[24].statement) > 20

@@ -134,9 +134,3 @@ async def test_an_unknown_reference_is_never_graded_wrong(tmp_path):
         assert env.tree.turns[0].reward is None
     with pytest.raises(ConfigError):
         mars_env.evaluate("arithmetic-solve", problems=problems[:2], agents=lambda o: r"\boxed{7}")
-
-
-def test_no_provenance_is_shown_to_an_agent():
-    env = mars_env.make("arithmetic-solve", problems=[made()[0]])
-    env.reset(seed=0)
-    assert env.observe("solver_0") == {"problem": " What is 3 + 4? "}

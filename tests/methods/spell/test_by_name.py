@@ -7,16 +7,11 @@ from command_line import run_cli
 from spell_team import ASKED, OTHER, team
 
 import mars_env
-from mars_env.agents.registry import make_agents, roles_of
-from mars_env.agents.roles import Solver
-from mars_env.envs import solve
 from mars_env.envs.growers import Linear
-from mars_env.errors import ConfigError, MarsError
-from mars_env.methods.spell.agents import AnswerVerifier, Questioner, Responder
+from mars_env.errors import ConfigError
 from mars_env.methods.spell.answers import SameAnswer
 from mars_env.methods.spell.rewards import SpellReward
-from mars_env.methods.spell.rules import cluster, spell
-from mars_env.models import ScriptedModel
+from mars_env.methods.spell.rules import cluster
 from mars_env.trainers.assembly import training_game
 from mars_env.trainers.recipes import MARSRL
 
@@ -52,16 +47,6 @@ def test_other_problems_get_one_sentence():
     with pytest.raises(ConfigError) as caught:
         mars_env.evaluate("aime-spell", agents=team(), limit=1)
     assert "\n" not in str(caught.value)
-
-
-def test_a_model_gets_the_prompts_of_spells_own_roles():
-    model = ScriptedModel(["YES"])
-    names = ("questioner_0", "responder_0", "verifier_0")
-    made = make_agents(model, names, roles=roles_of(spell()))
-    assert [type(agent) for agent in made.values()] == [Questioner, Responder, AnswerVerifier]
-    assert type(make_agents(model, ["solver_0"], roles=roles_of(solve()))["solver_0"]) is Solver
-    with pytest.raises(MarsError):
-        make_agents(model, names)
 
 
 def test_the_command_line_plays_and_exports_it(tmp_path):
