@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import run_cli, run_python
+from command_line import call_cli, run_python
 from rich.console import Console
 from rows import write_rows
 
@@ -202,7 +202,7 @@ def test_fields_and_streams_stand_for_files(tmp_path):
     with pytest.raises(ConfigError):
         loaded(None, fields)
     arguments = ["--problems", tmp_path / "own.jsonl", "--fields", fields, "--completions", "-", "--out", "-"]
-    graded = run_cli("grade", *arguments, input='{"problem_id": "a", "completion": "2"}\n')
+    graded = call_cli("grade", *arguments, input='{"problem_id": "a", "completion": "2"}\n')
     assert json.loads(graded)["verdict"] == "CORRECT"
 
 

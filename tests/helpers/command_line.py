@@ -1,7 +1,13 @@
-"""The command line, and Python, in a separate process."""
+"""The command line, in a process of its own or in this one, and Python in a process of its own."""
 
+import io
+import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from unittest import mock
+
+from mars_env import cli
 
 
 def command(*arguments):
@@ -25,6 +31,25 @@ def _called(arguments, code, **how):
     done = subprocess.run(command(*arguments), capture_output=True, text=True, **how)
     assert done.returncode == code, done.stderr + done.stdout
     return done
+
+
+def call_cli(*arguments, code=0, input=""):
+    """Like `run_cli`, in this process, which need not import everything again."""
+    out, err, stdin = (io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (b"", b"", input.encode()))
+    argv = ["mars-env", *map(str, arguments)]
+    before = signal.getsignal(signal.SIGTERM)
+    with mock.patch.multiple(sys, argv=argv, path=[*sys.path], stdin=stdin):
+        with redirect_stdout(out), redirect_stderr(err):
+            try:
+                status = cli.main()
+            except SystemExit as ended:
+                status = ended.code
+    signal.signal(signal.SIGTERM, before)
+    out.seek(0)
+    err.seek(0)
+    printed, told = out.read(), err.read()
+    assert (status or 0) == code, told + printed
+    return printed if code == 0 else told
 
 
 def run_python(code, *arguments, **options):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from command_line import run_cli
+from command_line import call_cli
 from spell_team import ASKED, OTHER, team
 
 import mars_env
@@ -51,16 +51,16 @@ def test_other_problems_get_one_sentence():
 
 def test_the_command_line_plays_and_exports_it(tmp_path):
     out = tmp_path / "run"
-    said = run_cli("evaluate", "reports-spell", "--agents", SPECIFICATION, "--limit", 2, "--out", out,
+    said = call_cli("evaluate", "reports-spell", "--agents", SPECIFICATION, "--limit", 2, "--out", out,
                    "--set", "grounding=false", "--json")  # fmt: skip
     assert json.loads(said)["counts"]["turns"] == {"questioner": 2, "responder": 2, "verifier": 2}
-    said = run_cli("export", out, "-", "--least", 0)
+    said = call_cli("export", out, "-", "--least", 0)
     assert said.count("You write questions about documents") == 2
-    assert {"reports", "spell"} <= set(run_cli("envs").split())
+    assert {"reports", "spell"} <= set(call_cli("envs").split())
 
 
 def test_trainers_that_do_not_know_spell_say_which_function_does(tmp_path):
-    said = run_cli("train", "reports-spell", "--model", "nowhere", "--out", tmp_path / "run", code=2)
+    said = call_cli("train", "reports-spell", "--model", "nowhere", "--out", tmp_path / "run", code=2)
     assert "mars_env.methods.spell.training.train_spell" in " ".join(said.split()).replace(
         "train_ spell", "train_spell"
     )
