@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import openai_server
 import pytest
@@ -7,32 +6,6 @@ from command_line import call_cli
 
 import mars_env
 from mars_env.rollout import read_run
-
-AIME25 = Path(__file__).parents[2].parent / "shared" / "data" / "aime2025.jsonl"
-
-
-@pytest.mark.skipif(not AIME25.exists(), reason="the real AIME 2025 problems are not part of the repository")
-def test_the_real_problems_through_a_real_server(tmp_path):
-    with openai_server.Server(delay=0.002) as server:
-        arguments = ["--problems", AIME25, "--agents", f"{server.url}#tiny", "--n", 4, "--concurrency", 64]
-        arguments += ["--seed", 3, "--out", tmp_path / "run", "--json"]
-        report = json.loads(call_cli("evaluate", "aime-solve-verify-correct", *arguments))
-    run = read_run(tmp_path / "run")
-    turns = [turn for tree in run.trees for turn in tree.turns]
-    assert report["counts"]["problems"] == 30
-    assert report["counts"]["episodes"] == len(run.trees) == 120
-    assert not any(tree.fault for tree in run.trees)
-    assert all(tree.final for tree in run.trees)
-    assert len(turns) == server.calls
-    completions = [completion for turn in turns for completion in turn.action.completions]
-    assert sum(c.prompt_tokens for c in completions) == server.prompt_tokens
-    assert sum(c.completion_tokens for c in completions) == server.completion_tokens
-    mean_tokens = report["metrics"]["tokens"]["estimate"]["value"]
-    assert mean_tokens == pytest.approx(server.completion_tokens / 120)
-    assert 8 < server.most_at_once <= 64
-    assert all(turn.grade.verdict != "UNKNOWN" for turn in turns if turn.grade)
-    assert not any("<think>" in turn.text for turn in turns)
-    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
 
 
 def test_equal_token_baselines_stand_in_the_report(tmp_path):

@@ -7,7 +7,6 @@ from waiting import PATIENCE
 
 from mars_env.agents import Verifier
 from mars_env.errors import ConfigError, SandboxError
-from mars_env.grading import grade, grader_for
 from mars_env.grading.code import values
 from mars_env.grading.code.grader import SMALL, CodeGrader
 from mars_env.models import ScriptedModel
@@ -231,13 +230,6 @@ def test_time_and_memory_limits_of_the_row(graders):
     ):
         found = judge(grader, {**ECHO, **limit}, f"x = {heavy}\nprint(int(input()) * 2)")
         assert found.verdict is Verdict.WRONG
-
-
-def test_by_the_kind_of_the_problem(graders):
-    assert grader_for("code") is grader_for("code")
-    found = grade(code_problem_from_row(ADD), "def add(a, b): return a + b")
-    assert found.verdict is Verdict.CORRECT and found.backend in ("bubblewrap", "landlock")
-    asyncio.run(grader_for("code").aclose())
 
 
 class Broken:

@@ -126,14 +126,10 @@ async def test_a_loop_that_stops_continues_bitwise_the_same(tmp_path, improve):
 
 
 @pytest.mark.parametrize(
-    ("designs", "changes", "named"),
-    [
-        (DESIGNS[:2], {}, "problems"),
-        (DESIGNS, {"seed": 1}, "seed"),
-        (DESIGNS, {"improve_rationales": False}, "improve_rationales"),
-    ],
+    ("designs", "changes"),
+    [(DESIGNS[:2], {}), (DESIGNS, {"seed": 1}), (DESIGNS, {"improve_rationales": False})],
 )
-async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, changes, named):
+async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, changes):
     loop = Loop(steps=1, batch=2, candidates=2, sampling=SAMPLING)
 
     async def run(designs, **changes):
