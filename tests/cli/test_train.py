@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from command_line import run_cli
+from command_line import call_cli
 from safetensors.torch import load_file
 from tiny_team import tiny
 from typer.testing import CliRunner
@@ -241,8 +241,8 @@ def test_roles_have_adapters_of_their_own_or_share_one(folder):
 
 
 def test_the_command_itself(folder, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    said = run_cli("train", "programs-tree-search", "--model", "nowhere", "--out", "run", code=2)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    said = call_cli("train", "programs-tree-search", "--model", "nowhere", "--out", "run", code=2)
     assert "nowhere" in said and "Traceback" not in said
 
 
