@@ -61,15 +61,15 @@ def test_a_split_by_sizes_keeps_the_order_and_depends_on_the_seed():
     assert ids(a) != ids(problems.split((30, 50), seed=2)[0])
 
 
-@pytest.mark.parametrize("sizes", [0.8, (700, 200), (300, 300, 300)])
 @pytest.mark.parametrize("options", [{}, {"template": "flips_without_runs"}])
-def test_no_statement_is_in_two_parts(sizes, options):
-    problems = load_problems("aime", n=1000, **options)
+def test_no_statement_is_in_two_parts(options):
+    problems = ProblemSet("aime", load_problems("aime", n=1000, **options))
     assert len({p.statement for p in problems}) < 1000
-    parts = problems.split(sizes, seed=0)
-    statements = [{p.statement for p in part} for part in parts]
-    assert sum(map(len, statements)) == len(set.union(*statements))
-    assert [len(part) for part in parts] == ([800, 200] if sizes == 0.8 else list(sizes))
+    for sizes, lengths in ((0.8, [800, 200]), ((700, 200), [700, 200]), ((300,) * 3, [300] * 3)):
+        parts = problems.split(sizes, seed=0)
+        statements = [{p.statement for p in part} for part in parts]
+        assert sum(map(len, statements)) == len(set.union(*statements))
+        assert [len(part) for part in parts] == lengths
 
 
 def test_a_set_without_copies_is_split_as_before():
