@@ -116,7 +116,7 @@ main()
 """
 
 
-def test_a_comparison_can_be_read_in_eighty_columns_and_as_json(call, monkeypatch):
+def test_a_comparison_can_be_read_in_eighty_columns_and_as_json(call):
     for name, text in (("one", "4"), ("two", "5")):
         agents = f"scripted:{text}"
         call("evaluate", "arithmetic-solve", "--agents", agents, "--limit", 3, "--out", name, "--json")

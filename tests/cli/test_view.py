@@ -113,7 +113,7 @@ def test_the_page_shows_what_was_sent_by_any_agent_and_the_store_has_it_once(tmp
     assert all(f"In short: {text}" in page for text in sent)
 
 
-def test_a_prompt_is_written_once_in_a_tree_and_linked_to(tmp_path):
+def test_a_prompt_is_written_once_in_a_tree_and_linked_to():
     said = Completion("4", messages=(("user", "2 + 2?"),))
     turns = [Turn("p#0", str(i), None, "g", "solver_0", "m", "p", Action("4", (said,))) for i in range(3)]
     page = render_page([Tree("p#0", Problem("p", "sum", "4"), tuple(turns))], title="t")

@@ -5,19 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from sandboxes import mbpp_rows, need_a_sandbox
+from sandboxes import mbpp_rows
 
-from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems.code import code_problem_from_row
 from mars_env.types import Verdict
-
-
-@pytest.fixture
-def grader():
-    need_a_sandbox()
-    grader = CodeGrader()
-    yield grader
-    asyncio.run(grader.aclose())
 
 
 @pytest.fixture

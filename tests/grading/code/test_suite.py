@@ -1,21 +1,9 @@
 """What tests may do with the objects of a program, and hand to it: as if both were in one process."""
 
-import asyncio
-
 import pytest
 import sandboxes
 
-from mars_env.grading.code.grader import CodeGrader
-from mars_env.sandbox import Limits
 from mars_env.types import Verdict
-
-
-@pytest.fixture(scope="module")
-def grader():
-    sandboxes.need_a_sandbox()
-    grader = CodeGrader(limits=Limits(cpu_seconds=2))
-    yield grader
-    asyncio.run(grader.aclose())
 
 
 @pytest.fixture
