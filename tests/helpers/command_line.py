@@ -38,12 +38,12 @@ def call_cli(*arguments, code=0, input=""):
     out, err, stdin = (io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (b"", b"", input.encode()))
     argv = ["mars-env", *map(str, arguments)]
     before = signal.getsignal(signal.SIGTERM)
-    with mock.patch.multiple(sys, argv=argv, path=[*sys.path], stdin=stdin):
-        with redirect_stdout(out), redirect_stderr(err):
-            try:
-                status = cli.main()
-            except SystemExit as ended:
-                status = ended.code
+    changed = mock.patch.multiple(sys, argv=argv, path=[*sys.path], stdin=stdin)
+    with changed, redirect_stdout(out), redirect_stderr(err):
+        try:
+            status = cli.main()
+        except SystemExit as ended:
+            status = ended.code
     signal.signal(signal.SIGTERM, before)
     out.seek(0)
     err.seek(0)

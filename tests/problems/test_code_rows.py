@@ -24,8 +24,8 @@ APPS, APPS_CALL, DEEP_CODER = CODE["apps"], CODE["apps, call"], CODE["deepcoder"
 ECHO = [{"input": "a", "output": "a", "public": True}]
 OURS_STDIN = {"id": "s", "prompt": "Echo.", "mode": "stdin", "tests": ECHO}
 OURS_CALL = {
-    "id": "c", "prompt": "Add.", "mode": "function_call", "fn_name": "add", "inputs": [[1, 2]], "outputs": [[3]],
-    "starter_code": "class Solution:\n    def add(self, a, b):\n",
+    "id": "c", "prompt": "Add.", "mode": "function_call", "fn_name": "add", "inputs": [[1, 2]],
+    "outputs": [[3]], "starter_code": "class Solution:\n    def add(self, a, b):\n",
 }  # fmt: skip
 CHECK = "def check(candidate):\n    assert candidate(1)"
 OURS_CHECK = {"id": "k", "prompt": "def f(x):\n", "entry_point": "f", "tests": CHECK}

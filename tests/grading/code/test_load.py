@@ -25,11 +25,12 @@ def burners():
 def test_mbpp_under_load(grader, burners):
     """All 427 at once, beside four processes that keep the machine busy."""
 
-    async def failed(row):
-        grade = await grader.grade(code_problem_from_row(row), row["reference_solution"])
-        return [] if grade.verdict is Verdict.CORRECT else [(row["id"], grade)]
+    rows = mbpp_rows()
 
-    async def all_failed():
-        return await asyncio.gather(*map(failed, mbpp_rows()))
+    async def graded():
+        return await asyncio.gather(
+            *(grader.grade(code_problem_from_row(row), row["reference_solution"]) for row in rows)
+        )
 
-    assert sum(asyncio.run(all_failed()), []) == []
+    grades = zip(rows, asyncio.run(graded()), strict=True)
+    assert [(row["id"], grade) for row, grade in grades if grade.verdict is not Verdict.CORRECT] == []
