@@ -33,8 +33,15 @@ def _called(arguments, code, **how):
     return done
 
 
-def call_cli(*arguments, code=0, input=""):
+def call_cli(*arguments, code=0, **how):
     """Like `run_cli`, in this process, which need not import everything again."""
+    printed, told, status = invoke(*arguments, **how)
+    assert status == code, told + printed
+    return printed if code == 0 else told
+
+
+def invoke(*arguments, input=""):
+    """Call mars-env in this process; returns its output, its errors and its exit status."""
     out, err, stdin = (io.TextIOWrapper(io.BytesIO(data), "utf-8") for data in (b"", b"", input.encode()))
     argv = ["mars-env", *map(str, arguments)]
     before = signal.getsignal(signal.SIGTERM)
@@ -47,9 +54,7 @@ def call_cli(*arguments, code=0, input=""):
     signal.signal(signal.SIGTERM, before)
     out.seek(0)
     err.seek(0)
-    printed, told = out.read(), err.read()
-    assert (status or 0) == code, told + printed
-    return printed if code == 0 else told
+    return out.read(), err.read(), status or 0
 
 
 def run_python(code, *arguments, **options):
