@@ -5,11 +5,13 @@ import datetime
 import json
 import pickle
 import zlib
+from pathlib import Path
 
 import pytest
 from hub_rows import CODE
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import read_rows
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
@@ -149,43 +151,14 @@ def test_integer_keys_of_a_first_argument_are_noted_where_the_set_s_own_grader_m
         assert "integer_keys" not in code_problem_from_row(row, default_id="x").reference
 
 
-@pytest.mark.parametrize(
-    ("row", "field"),
-    [
-        ({}, "tests"),
-        ({**OURS_CALL, "checker": "print(1)"}, "checker"),
-        ({**OURS_CHECK, "checker": "print(1)"}, "checker"),
-        ({"id": "x", "prompt": "?"}, "tests"),
-        ({**OURS_STDIN, "id": None}, "id"),
-        ({**OURS_STDIN, "prompt": ""}, "prompt"),
-        ({**OURS_STDIN, "tests": []}, "tests"),
-        ({**OURS_STDIN, "tests": [{"input": "a"}]}, "tests"),
-        ({**OURS_STDIN, "tests": "x"}, "tests"),
-        ({**OURS_STDIN, "tests": [{"input": 1, "output": "a"}]}, "tests[0].input"),
-        ({**OURS_STDIN, "tests": [{"input": "1", "output": "a", "public": "false"}]}, "public"),
-        ({**OURS_STDIN, "exact": "false"}, "exact"),
-        ({**OURS_STDIN, "tolerance": -1}, "tolerance"),
-        ({**OURS_STDIN, "time_limit": "2 s"}, "time_limit"),
-        ({**OURS_CALL, "memory_limit_bytes": 0}, "memory_limit_bytes"),
-        ({**OURS_STDIN, "mode": "other"}, "mode"),
-        ({**OURS_CALL, "fn_name": None}, "fn_name"),
-        ({**OURS_CALL, "fn_name": "Solution.f"}, "fn_name"),
-        ({**OURS_CALL, "inputs": [1]}, "inputs"),
-        ({**OURS_CALL, "outputs": []}, "outputs"),
-        ({**OURS_CHECK, "tests": "assert f(1)"}, "tests"),
-        ({**OURS_CHECK, "entry_point": ""}, "entry_point"),
-        ({**MBPP, "test_list": [1]}, "tests"),
-        ({**LCB_STDIN, "private_test_cases": "!!!"}, "private_test_cases"),
-        ({**LCB_STDIN, "private_test_cases": "[1"}, "private_test_cases"),
-        ({**LCB_CALL, "metadata": "{}"}, "metadata"),
-        ({**APPS, "input_output": "{"}, "input_output"),
-        ({**CODE_CONTESTS, "private_tests": {"input": ["1"], "output": []}}, "private_tests"),
-    ],
-)
-def test_bad_rows(row, field):
+ROWS = {"": {}, **CODE, "ours, stdin": OURS_STDIN, "ours, call": OURS_CALL, "ours, check": OURS_CHECK}
+
+
+@pytest.mark.parametrize("bad", read_rows(Path(__file__).with_name("bad_code_rows.jsonl")), ids=str)
+def test_bad_rows(bad):
     with pytest.raises(BadField) as caught:
-        code_problem_from_row(row)
-    assert caught.value.field == field, caught.value
+        code_problem_from_row({**ROWS[bad["of"]], **bad["change"]})
+    assert caught.value.field == bad["field"], caught.value
 
 
 class Bomb:

@@ -1,7 +1,8 @@
 import json
+from pathlib import Path
 
 import pytest
-from rows import write_rows
+from rows import read_rows, write_rows
 
 import mars_env
 from mars_env import ask
@@ -31,26 +32,7 @@ def test_rows_of_healthbench_and_of_ruscarl_are_read():
     assert (rubric.criteria[1].check, rubric.criteria[1].value) == ("answer", "42")
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        "text",
-        [7],
-        [{"text": "a", "points": "5"}],
-        [{"text": "a", "points": float("nan")}],
-        [{"text": "a", "points": 0}],
-        [{"points": 1}],
-        [{"text": "a", "points": -1}],
-        [{"text": "a", "id": "x"}, {"text": "b", "id": "x"}],
-        [{"text": "a", "tiers": [[0.5, "x"], [0.1, "y"]]}],
-        [{"text": "a", "tiers": [[0, "x"], [2, "y"]]}],
-        [{"text": "a", "tiers": [1, 2]}],
-        [{"text": "a", "tiers": 5}],
-        [{"text": "a", "check": {"a": 1, "b": 2}}],
-        [{"text": "a", "tags": "style"}],
-        [{"text": "a", "tags": ["verifier:rule", "function:os.system"]}],
-    ],
-)
+@pytest.mark.parametrize("rows", read_rows(Path(__file__).with_name("unreadable.jsonl")), ids=str)
 def test_a_rubric_that_cannot_be_read_says_where(rows):
     with pytest.raises(ConfigError):
         Rubric.from_rows(rows)
