@@ -114,6 +114,6 @@ for section in SECTIONS:
         prove: Proof = partial(must_be_fine, source=source, limits=limits)
     else:
         ended = Ended[proven]
-        limits = SMALL if ended in (Ended.CPU, Ended.WALL, Ended.OUTPUT) else TIGHT
+        limits = TIGHT if ended in (Ended.MEMORY, Ended.DISK, Ended.FILES, Ended.PROCESSES) else SMALL
         prove = partial(_must_end, source, ended, limits)
     CHECKS.append(Check(name, guarantee, prove))

@@ -13,7 +13,7 @@ from file_kills import killed_at
 from spell_team import ASKED, OTHER, played
 
 from mars_env.errors import ConfigError
-from mars_env.methods.spell.agents import AnswerVerifier
+from mars_env.methods.spell.agents import AnswerVerifier, spell_agent
 from mars_env.methods.spell.memory import FRESH, QuestionMemory, Remembered, question_job
 from mars_env.methods.spell.rules import cluster
 from mars_env.methods.spell.training import SpellRun, SpellSettings, paired, role_groups
@@ -192,6 +192,11 @@ def test_each_cluster_is_drawn_with_the_documents_of_another_one():
         SpellRun(Team(dict.fromkeys(spell_team.team()), {}), CLUSTERS[:1], OWN)
     alone = SpellSettings(grounding=False)
     assert SpellRun(Team(dict.fromkeys(spell_team.team()), {}), CLUSTERS[:1], OWN, alone).spell == alone
+
+
+def test_an_agent_of_another_role_is_refused():
+    with pytest.raises(ConfigError):
+        spell_agent("solver_0", ScriptedModel([""]))
 
 
 def test_an_answer_cannot_write_the_verifiers_marks():
