@@ -104,16 +104,23 @@ async def _must_end(source: str, ended: Ended, limits: Limits, backend: Backend)
         assert result.wall_seconds < limits.wall, result  # it was idle for too long before
 
 
-SECTIONS = Path(__file__).with_name("sandbox_programs.txt").read_text(encoding="utf-8").split("\n=== ")[1:]
-for section in SECTIONS:
-    head, _, source = section.partition("\n")
-    must, proven, name = head.split(" | ")
-    guarantee = None if proven == "all" else Guarantee[proven]
+PROGRAMS: dict[str, str] = {}
+"""The programs of checks, by the names of the checks."""
+
+
+def _check(name: str, must: str, proven: str) -> Check:
+    guarantee, source = None if proven == "all" else Guarantee[proven], PROGRAMS[name]
     if must == "is fine":
         limits = TIGHT if guarantee is Guarantee.MEMORY else ROOMY
-        prove: Proof = partial(must_be_fine, source=source, limits=limits)
-    else:
-        ended = Ended[proven]
-        limits = TIGHT if ended in (Ended.MEMORY, Ended.DISK, Ended.FILES, Ended.PROCESSES) else SMALL
-        prove = partial(_must_end, source, ended, limits)
-    CHECKS.append(Check(name, guarantee, prove))
+        return Check(name, guarantee, partial(must_be_fine, source=source, limits=limits))
+    ended = Ended[proven]
+    limits = TIGHT if ended in (Ended.MEMORY, Ended.DISK, Ended.FILES, Ended.PROCESSES) else SMALL
+    return Check(name, guarantee, partial(_must_end, source, ended, limits))
+
+
+SECTIONS = Path(__file__).with_name("sandbox_programs.txt").read_text(encoding="utf-8").split("\n=== ")[1:]
+for section in SECTIONS:
+    head, _, program = section.partition("\n")
+    must, *proven, name = head.split(" | ")
+    PROGRAMS[name] = program
+    CHECKS += [_check(name, must, each) for each in proven]
