@@ -223,7 +223,7 @@ def test_rows_of_real_sets_without_tests_are_left_out_and_counted(name, tmp_path
     rows = [*bad, good, {**good, "problem_id": 2}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     problems = load_problems(name, source=tmp_path / "rows.jsonl")
-    assert len({problem.id for problem in problems}) == 2
+    assert len({problem.id for problem in problems}) == 2 and problems[0].metadata["source"] == name
     assert problems.notes == "3 rows without tests that can be used left out"
     for row in bad:
         with pytest.raises(Untestable):

@@ -1,5 +1,6 @@
 """Concepts of seed problems by models: what can be read, and what a cold start gets of it."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import read_rows
 
-from mars_env.errors import ConfigError
+from mars_env.errors import ConfigError, ModelError
 from mars_env.grading.json_reply import MAX_JSON
 from mars_env.methods.promptcot.concepts import (
     CONCEPT_CHARACTERS,
@@ -74,6 +75,16 @@ async def test_a_completion_that_was_cut_off_names_none_and_numbers_below_one_ar
     for number, tries in ((0, 3), (3, 0)):
         with pytest.raises(ConfigError):
             await write_concepts(model, "Which?", number, Sampling(), tries=tries)
+
+
+async def test_a_failing_model_ends_the_annotation_with_its_own_error_and_no_task_is_left():
+    def gone(prompt, sample, seed):
+        raise ModelError("the server is gone")
+
+    before = asyncio.all_tasks()
+    with pytest.raises(ModelError):
+        await annotate([ScriptedModel(gone)], ChatWriting(), ["Which?", "Why?"], number=1)
+    assert asyncio.all_tasks() == before
 
 
 def author(name, concepts, rationale):
