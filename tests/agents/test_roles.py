@@ -93,15 +93,6 @@ async def test_actions_hide_thinking_and_keep_the_completion():
     assert action.text == "<think>x"
 
 
-def test_policies_have_names():
-    class Nameless:
-        async def complete(self, prompt, n, sampling):
-            return []
-
-    assert Solver(Nameless()).policy == "solver"
-    assert Verifier(Nameless(), policy="v").policy == "v"
-
-
 def test_prompts_are_replaceable():
     model = ScriptedModel(["x"])
     assert Solver(model, prompt="Q: {{ problem }}", system="").prompt({"problem": "p"}) == [

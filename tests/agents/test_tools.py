@@ -19,7 +19,7 @@ from mars_env.agents.tool_turn import NO_CALLS_LEFT
 from mars_env.agents.tools import Toolbox, make_tools
 from mars_env.api import prepare
 from mars_env.envs import spec
-from mars_env.errors import ConfigError, SandboxError
+from mars_env.errors import ConfigError
 from mars_env.evaluation.plan import cost_bound
 from mars_env.identity import identity_of
 from mars_env.models.scripted import ScriptedModel
@@ -28,7 +28,7 @@ from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Completion, Grade, Group, Problem, Sampling, Turn, Verdict
+from mars_env.types import Completion, Grade, Group, Problem, Sampling, Turn
 
 ASK = {"problem": "What is 6 * 7?"}
 
@@ -49,17 +49,12 @@ def fails(kind: str) -> str:
     raise {"stop": StopIteration, "exit": SystemExit, "wait": wait}.get(kind, TimeoutError)("\ud800")
 
 
-def broken(x: int) -> str:
-    "Need a sandbox."
-    raise SandboxError("no sandbox")
-
-
 def shout(text: str) -> str:
     "Print much."
     return text * 100
 
 
-TOOLS = [add, tool(slow, seconds=0.05), raises_error, fails, broken, tool(shout, characters=40)]
+TOOLS = [add, tool(slow, seconds=0.05), raises_error, fails, tool(shout, characters=40)]
 
 
 async def turn(*texts, **options):
@@ -144,15 +139,6 @@ async def test_the_limit_of_tokens_is_that_of_the_whole_turn():
     assert action.truncated
 
 
-async def test_a_fault_of_the_machinery_makes_the_turn_unknown():
-    action = await turn(call("broken", x=1), "7")
-    assert action.interrupted and [done.outcome for done in action.calls] == ["fault"]
-    agents = {"solver": Solver(ScriptedModel([call("broken", x=1)]), tools=[broken])}
-    trees = []
-    mars_env.evaluate("arithmetic-solve", agents=agents, limit=1, on_tree=trees.append)
-    assert [turn.grade.verdict for tree in trees for turn in tree.turns] == [Verdict.UNKNOWN]
-
-
 async def test_thinking_calls_nothing():
     action = await turn(f"<think>{call('add', a=1)}</think>It is 2.")
     assert not action.calls and action.text == "It is 2."
@@ -166,12 +152,6 @@ def undocumented(x: int) -> int:
     return x
 
 
-@pytest.mark.parametrize("wrong", [untyped, undocumented, 3, lambda *several: 1])
-def test_what_is_no_tool_is_refused(wrong):
-    with pytest.raises(ConfigError):
-        Solver(ScriptedModel(["x"]), tools=[wrong])
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -179,11 +159,10 @@ def test_what_is_no_tool_is_refused(wrong):
         {"tool_seconds": 0},
         {"calls": "xml"},
         {"calls": "fenced"},
-        {"tools": [add, add]},
-        {"tools": []},
+        *({"tools": tools} for tools in ([], [add, add], [untyped], [undocumented], [3], [lambda *_: 1])),
     ],
 )
-def test_wrong_settings_are_refused(options):
+def test_wrong_settings_and_what_is_no_tool_are_refused(options):
     with pytest.raises(ConfigError):
         Toolbox(**{"tools": [add], **options})
 

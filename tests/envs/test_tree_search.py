@@ -53,7 +53,9 @@ def played(game, agent=longer, seed=0, **kwargs):
     return asyncio.run(play(game, agents, Job(PROBLEM), seed=seed, **kwargs))
 
 
-@pytest.mark.parametrize("settings", [{"schedule": "training"}, {"agents": 3}, {"feedback": False}])
+@pytest.mark.parametrize(
+    "settings", [{"schedule": "training"}, {"agents": 3, "nodes": 9}, {"feedback": False, "nodes": 9}]
+)
 def test_rules_and_environment_keep_the_contracts(settings):
     check_game(tree_search, PROBLEM, settings=settings, episodes=10)
     check_env(lambda **kwargs: mars_env.make("arithmetic-tree-search", **kwargs, **settings), cycles=3)

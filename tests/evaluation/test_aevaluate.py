@@ -2,10 +2,6 @@
 
 import asyncio
 import inspect
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -65,33 +61,3 @@ async def test_a_cancelled_one_continues(tmp_path):
     again = Slow(hangs=False)
     report = await mars_env.aevaluate("arithmetic-solve", agents=again, **options)
     assert report.counts.episodes == 20 and again.calls == 10
-
-
-SCRIPT = """
-import asyncio, sys
-import mars_env
-from test_aevaluate import Slow
-
-class Telling(Slow):
-    async def act(self, observation, n, seed):
-        if self.calls == 10:
-            print("ready", flush=True)
-        return await super().act(observation, n, seed)
-
-async def main():
-    await mars_env.aevaluate("arithmetic-solve", agents=Telling(), limit=20, out=sys.argv[1], concurrency=4)
-
-asyncio.run(main())
-"""
-
-
-def test_ctrl_c_ends_it(tmp_path):
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "run")]
-    running = subprocess.Popen(
-        command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert running.stdout.readline() == "ready\n"
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=300)  # the agent would hang for an hour
-    assert "KeyboardInterrupt" in errors and running.returncode != 0
-    assert len(read_run(tmp_path / "run").trees) >= 10

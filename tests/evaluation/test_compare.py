@@ -36,11 +36,6 @@ def test_a_real_difference_is_found_and_signed(episode):
     assert row.difference.high - row.difference.low < (row.a.high - row.a.low) * 0.7
 
 
-def test_the_numbers_of_samples_may_differ(run, episode):
-    fewer = [tree for tree in run if tree.id.endswith("#0")]
-    assert compare_trees(run, fewer).rows["solver_accuracy"].difference.value == pytest.approx(1 / 3 - 1 / 2)
-
-
 def lost(tree):
     """The tree of an episode that a fault ended before its first turn."""
     return replace(tree, turns=(), final=None, fault="the server is gone")
@@ -78,14 +73,19 @@ def test_other_problems_are_refused(run):
         compare_trees(run, [])
 
 
-def test_foreign_texts_are_no_markup_in_a_report(run):
-    names = ("[x](javascript:1)", "![i](http://e) `c` *b* ~s~ $m$ <b> www.e.org _u_ solver_0")
-    text = compare_trees(run, run, names).markdown()
-    assert "\\[x](javascript:1)" in text
-    assert "!\\[i](http\\://e) \\`c\\` \\*b\\* \\~s\\~ \\$m\\$ &lt;b> www\\.e.org \\_u\\_ solver_0" in text
-
-
 @pytest.mark.parametrize("name", ["\x9b", "\u202e", "a\udcff"])  # the last: a folder's name that is not UTF-8
 def test_its_json_is_ascii_whatever_the_names_hold(run, name):
     text = compare_trees(run, run, (name, "b")).json_text()
     assert text.isascii() and json.loads(text)["names"] == [name, "b"]
+
+
+def test_foreign_texts_are_no_markup_in_a_report(run):
+    names = ("[x](javascript:1)", "![i](http://e) `c` *b* ~s~ $m$ <b> www.e.org _u_ solver_0")
+    compared = compare_trees(run, run, names)
+    text = compared.markdown()
+    assert "\\[x](javascript:1)" in text
+    assert "!\\[i](http\\://e) \\`c\\` \\*b\\* \\~s\\~ \\$m\\$ &lt;b> www\\.e.org \\_u\\_ solver_0" in text
+    assert "&lt;b&gt;" in compared._repr_html_() and "<b>" not in compared._repr_html_()
+    special = compare_trees(run, run, (r"a_b & \c $d$ {e} #f ~^", "50%")).latex()
+    assert r"a\_b \& \textbackslash{}c \$d\$ \{e\} \#f \textasciitilde{}\textasciicircum{}" in special
+    assert r"50\%" in special

@@ -7,7 +7,6 @@ from small_runs import ABOUT
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.baselines import refinement, single
-from mars_env.evaluation.compare import compare_trees
 from mars_env.evaluation.report import Report, RunDescription, build_report
 from mars_env.evaluation.tables import console_text
 
@@ -50,37 +49,6 @@ def test_what_was_left_out_is_said(episode):
     assert "spent fewer tokens than the System (10 per problem)" in report.notes[2]
     for text in (console_text(report, 300), report.markdown().replace("\\[", "[")):
         assert all(note in text for note in report.notes)
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 120])
-def test_narrow_consoles_keep_names_and_intervals(report, width):
-    name, size, *numbers = report.tables()[1].rows[1]
-    lines = console_text(report, width).splitlines()
-    assert all(any(cell in line for line in lines) for cell in (name, size, *numbers))
-    assert max(map(len, lines)) <= width
-
-
-def test_a_report_prints_as_tables_and_shows_in_notebooks(report, run):
-    assert str(report).splitlines()[0] == "aime-solve-verify-correct"
-    assert "Corrector fix rate" in str(report) and "Report(" not in str(report)
-    assert max(map(len, str(report).splitlines())) <= 100
-    html = report._repr_html_()
-    assert "<td>System accuracy, avg@n</td>" in html and html.count("<table>") == 4
-    compared = compare_trees(run, run, names=("<a>", "b"))
-    assert "&lt;a&gt;" in compared._repr_html_() and "<a>" not in compared._repr_html_()
-    assert "System accuracy" in str(compared) and "Row(" not in str(compared)
-
-
-def test_tables_for_a_paper(report, run):
-    latex = report.latex()
-    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
-    assert r"System accuracy, avg@n & 66.7\% & [" in latex and r"\\" in latex
-    special = build_report(
-        run, RunDescription(title=r"a_b & \c $d$ {e} #f ~^", problem_set="50%", generated=False)
-    ).latex()
-    assert r"a\_b \& \textbackslash{}c \$d\$ \{e\} \#f \textasciitilde{}\textasciicircum{}" in special
-    assert r"50\%" in special
-    assert r"\begin{tabular}" in compare_trees(run, run).latex()
 
 
 def test_every_role_has_its_mean_reward_and_graded_ones_their_accuracy(run):

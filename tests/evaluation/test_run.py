@@ -95,21 +95,6 @@ def test_a_run_with_baselines_grows_in_its_folder(tmp_path):
     assert named(first)[name].detail != named(grown)[name].detail
 
 
-def test_a_policy_that_appears_while_it_plays_costs_no_report(tmp_path):
-    agents = team([10])
-
-    def renamed(tree):
-        agents["solver_0"].policy = "newer"
-
-    prices = {"scripted": (1.0, 2.0)}
-    report = played(agents, prices=prices, on_tree=renamed, concurrency=1, baselines=False, out=tmp_path)
-    assert report.cost is None and (tmp_path / "report.json").exists()
-    assert (
-        "The cost is not known: the policy 'newer' has no price: there are prices for scripted"
-        in report.notes
-    )
-
-
 @pytest.mark.parametrize(
     "prices",
     [

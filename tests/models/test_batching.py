@@ -162,19 +162,6 @@ async def test_an_engine_runs_once_at_a_time_for_several_event_loops():
     assert engine.most == 1
 
 
-async def test_a_wave_is_answered_as_a_whole_before_the_next_begins():
-    engine, order = Engine(), []
-
-    async def ask(name, *requests):
-        for request in requests:
-            await submit(engine, request)
-            order.append(f"{name} {request}")
-
-    await asyncio.gather(ask("a", 1, 2), ask("b", 1))
-    assert engine.waves == [[1, 1], [2]]
-    assert order == ["a 1", "b 1", "a 2"]
-
-
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(range(6)))
 def test_work_in_step_holds_the_waves_up_in_whatever_order_it_ends(order):

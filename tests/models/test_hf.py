@@ -26,20 +26,11 @@ async def to_all_prompts(model, n, sampling):
     return [completion for group in groups for completion in group]
 
 
-async def _long_one(model):
-    """A sampling, and its completion, that goes on for more than twenty characters."""
-    for seed in range(50):
-        sampling = Sampling(max_tokens=40, seed=seed)
-        [completion] = await model.complete("1+1=", 1, sampling)
-        if len(completion.text) > 20:
-            return sampling, completion
-    raise AssertionError("the tiny model always ends early")
-
-
 async def test_stop_texts_end_a_completion(tiny_pair):
-    model = HFModel(tiny_pair)
-    sampling, free = await _long_one(model)
+    model, sampling = HFModel(tiny_pair), Sampling(max_tokens=24, seed=0)
+    [free] = await model.complete("1+1=", 1, sampling)
     stop = free.text[10:12]
+    assert len(stop) == 2, "the tiny model ended early"
     await check_model(model, "1+1=", sampling=sampling, exact=True, stop=stop)
     [cut] = await model.complete("1+1=", 1, replace(sampling, stop=(stop,)))
     assert cut.token_ids == free.token_ids[: len(cut.token_ids)]
@@ -69,12 +60,10 @@ async def test_greedy_is_the_library_s_own_greedy_text(tiny_pair):
 async def test_rows_of_a_batch_do_not_influence_each_other(tiny_pair):
     model, small = HFModel(tiny_pair), HFModel(tiny_pair, batch=BatchLimits(1))
     settings = [
-        Sampling(
-            max_tokens=5 + 9 * i, seed=i, temperature=0.6 + i / 5, top_p=1 - 0.1 * (i % 2), top_k=i % 3 * 4
-        )
-        for i in range(8)
+        Sampling(max_tokens=5 + 7 * i, seed=i, temperature=0.6 + i / 3, top_p=1 - 0.1 * i, top_k=i * 4)
+        for i in range(4)
     ]
-    settings.append(Sampling(max_tokens=25, temperature=0))
+    settings.append(Sampling(max_tokens=15, temperature=0))
 
     async def play(one):
         calls = [one.complete(PROMPTS[i % 4], 1 + i % 3, s) for i, s in enumerate(settings)]
@@ -193,19 +182,6 @@ async def test_each_prompt_is_read_once_and_requests_share_batches(tiny_pair, wa
     await asyncio.gather(*(model.complete(p, 4, sampling) for p in (*PROMPTS, PROMPTS[0])))
     assert shapes[0] == (4, max(map(len, PROMPTS)))
     assert shapes[1:] == [(20, 1), (20, 1)]
-
-
-async def test_a_model_works_from_several_event_loops_at_once(tiny_pair):
-    model = HFModel(tiny_pair)
-    sampling = Sampling(max_tokens=10, seed=0)
-    [expected] = await model.complete("1+1=", 1, sampling)
-
-    def ask():
-        return model.complete("1+1=", 1, sampling)
-
-    others = [asyncio.to_thread(lambda: asyncio.run(ask())) for _ in range(4)]
-    found = await asyncio.gather(*others, *(ask() for _ in range(4)))
-    assert {c.token_ids for [c] in found} == {expected.token_ids}
 
 
 async def test_models_whose_layers_slide_use_the_library_s_cache(tiny_module, tiny_tokenizer):

@@ -74,11 +74,6 @@ def test_what_is_no_answer_raises(payload):
         completions_of(payload, 1, Sampling(), processed=False, version=0)
 
 
-def test_errors_are_one_line():
-    assert error_text(b'{"error": {"message": "too\\nlong"}}') == "too long"
-    assert error_text(b"<html>busy</html>") == "<html>busy</html>" and error_text(b"") == "no explanation"
-
-
 WRONG_NUMBERS = [
     *({"usage": {"completion_tokens": value}} for value in ("many", float("nan"), -1, True, 1.5, 10**30)),
     {"usage": {"prompt_tokens": float("inf")}},

@@ -10,8 +10,8 @@ from mars_env.envs.game_function import GameFunction, GameOptions
 from mars_env.envs.rules import ask
 from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, collect, play, play_all, regrade
-from mars_env.types import Action, Grade
+from mars_env.rollout import Job, collect, play, play_all
+from mars_env.types import Action
 
 PROBLEMS = sums(6)
 GAME = game()
@@ -149,18 +149,6 @@ async def test_closing_early_cancels_what_is_under_way():
     assert (await anext(trees)).problem == PROBLEMS[0]
     await trees.aclose()
     assert len(cancelled) == 5
-
-
-async def test_grading_again_gives_the_same_tree_and_another_grader_another():
-    tree = await played(Guesser(), problem=3, seed=2)
-    assert told(await regrade(tree, GAME)) == told(tree)
-
-    class Strict:
-        async def grade(self, problem, text):
-            return Grade.wrong("nothing pleases me")
-
-    again = await regrade(tree, replace(GAME, grader=Strict()))
-    assert all(turn.grade.score == 0.0 for turn in again.turns if turn.grade)
 
 
 @pytest.mark.parametrize("part", ["grader", "rewards", "team_reward"])

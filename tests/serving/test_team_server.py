@@ -139,26 +139,7 @@ async def test_what_a_team_cannot_do_is_refused(messages, options):
             await ask(who, *messages, **options)
 
 
-async def test_a_conversation_is_one_question():
-    seen = []
-
-    def noted(observation):
-        seen.append(observation["problem"])
-        return "Correctness: Correct \\boxed{9}"
-
-    said = [QUESTION, {"role": "assistant", "content": "4"}, {"role": "user", "content": "And 4 + 5?"}]
-    async with serving(noted) as server, client(server) as who:
-        await ask(who, {"role": "system", "content": "Be brief."}, *said)
-    assert seen[0].splitlines()[::2] == [
-        "Be brief.",
-        "Answer the last message of this conversation.",
-        "User: What is 2 + 2?",
-        "Assistant: 4",
-        "User: And 4 + 5?",
-    ]
-
-
-async def test_a_conversation_may_hold_calls_of_tools():
+async def test_a_conversation_with_calls_of_tools_is_one_question():
     seen = []
 
     def noted(observation):
@@ -166,17 +147,16 @@ async def test_a_conversation_may_hold_calls_of_tools():
         return "Correctness: Correct \\boxed{9}"
 
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
-    said = [
-        QUESTION,
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": "4"},
-        {"role": "user", "content": "So?"},
-    ]
+    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "4"}
+    last = {"role": "user", "content": "And 4 + 5?"}
     async with serving(noted) as server, client(server) as who:
-        await ask(who, *said)
+        await ask(who, {"role": "system", "content": "Be brief."}, QUESTION, asks, result, last)
         with pytest.raises(openai.BadRequestError):
-            await ask(who, QUESTION, {"role": "assistant", "content": 7, "tool_calls": [call]}, said[-1])
-    assert '{"name": "add", "arguments": {"a": 2}}' in seen[0] and "Tool: 4" in seen[0]
+            await ask(who, QUESTION, {**asks, "content": 7}, last)
+    texts = ("Be brief.", "User: What is 2 + 2?", '{"name": "add", "arguments": {"a": 2}}', "Tool: 4")
+    places = [seen[0].index(text) for text in (*texts, "User: And 4 + 5?")]
+    assert places == sorted(places)
 
 
 async def test_keys_are_asked_for():
@@ -269,9 +249,7 @@ async def test_a_search_with_public_tests_answers_programs():
         answer = await ask(who, model="tree-search", extra={"mars_env": {"tests": tests}})
         with pytest.raises(openai.BadRequestError):
             await ask(who, model="tree-search")
-    [told] = answer.model_extra["mars_env"]
-    assert told["confidence"] == 1.0
-    assert told["grounds"] == "its score by the public tests"
+    assert answer.model_extra["mars_env"][0]["confidence"] == 1.0
     assert "[::-1]" in answer.choices[0].message.content
 
 
