@@ -25,16 +25,6 @@ def test_generated_problems_are_called_so_everywhere(report):
     assert ABOUT.set_name == "s"
 
 
-def test_figures_counts_and_baselines_are_shown(report):
-    for text in (console_text(report), report.markdown()):
-        assert "Corrector fix rate" in text
-        assert "66.7%" in text  # the System, and the fix rate
-        assert "Single agent, one sample" in text
-        assert "corrector 1 of 4" in text  # cut off
-    assert "| System minus Solver, paired | +16.7 |" in report.markdown()
-    assert "; first attempt 50.0% [" in report.headline and "; difference +16.7 [" in report.headline
-
-
 def test_what_was_left_out_is_said(episode):
     trees = [
         episode("p", 0, "S? Vc"),
@@ -58,15 +48,6 @@ def test_every_role_has_its_mean_reward_and_graded_ones_their_accuracy(run):
     assert figures["accuracy:corrector"].estimate.value == pytest.approx((1 + 0.5 + 0) / 3)
     assert "accuracy:solver" not in figures  # that is the Solver's accuracy
     assert "Mean reward, corrector" in str(report)
-
-
-def test_what_does_not_apply_is_left_out(episode):
-    alone = [episode("p", i, "S+", tokens=0) for i in range(2)]
-    report = build_report(alone, ABOUT)
-    assert not report.metrics.keys() & {"gain", "tokens", "solver_tokens", "rounds", "malformed"}
-    for nothing in ("Verdicts", "accepted", "Rewards that failed", "by context", "Tokens sampled"):
-        assert nothing not in str(report)
-    assert "Grades UNKNOWN" in str(report)  # it applies, and is 0
 
 
 def test_agents_code_and_cost_are_named(run):

@@ -86,15 +86,6 @@ async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(se
     assert len(scored.logprobs) == len(text)
 
 
-async def test_a_tokenizer_is_loaded_from_its_folder(serve, tmp_path):
-    byte_tokenizer().save_pretrained(tmp_path)
-    server = await serve()
-    model = HTTPModel(server.url, "m", tokenizer=tmp_path)
-    assert (await model.score("1+1=", "2")).token_ids[-1] == byte_tokenizer().eos_token_id
-    with pytest.raises(ConfigError):
-        HTTPModel(server.url, "m", tokenizer=str(tmp_path / "none")).written("1", "2")
-
-
 async def test_a_server_that_scores_nothing_is_a_config_error(serve):
     server = await serve(scores=False)
     with pytest.raises(ConfigError):

@@ -52,6 +52,9 @@ async def test_a_trained_agent_must_ask_for_tokens_and_another_need_not(engine):
 
 @pytest.mark.parametrize("sampling", [{"temperature": 0.6}, {"top_p": 0.9}, {"top_k": 20}])
 async def test_log_probabilities_of_another_distribution_are_told(engine, sampling, caplog):
+    biased = HTTPModel(engine.url, "m", exact=True, extra_body={"repetition_penalty": 1.1, "priority": 2})
+    with pytest.raises(ConfigError):
+        await preflight({"solver_0": Playing(biased)}, trained=["solver_0"])
     model = HTTPModel(engine.url, "m", exact=True)
     agents = {"solver_0": Playing(model, **sampling)}
     with pytest.raises(ConfigError):
@@ -63,12 +66,6 @@ async def test_log_probabilities_of_another_distribution_are_told(engine, sampli
     processed = HTTPModel(engine.url, "m", exact=True, logprobs="processed")
     await preflight({"solver_0": Playing(processed, **sampling)}, trained=agents)
     assert not caplog.text
-
-
-async def test_fields_that_change_what_is_sampled_from_are_told(engine):
-    model = HTTPModel(engine.url, "m", exact=True, extra_body={"repetition_penalty": 1.1, "priority": 2})
-    with pytest.raises(ConfigError):
-        await preflight({"solver_0": Playing(model)}, trained=["solver_0"])
 
 
 async def test_a_name_that_is_not_listed_but_answered_is_warned_of_once(caplog):

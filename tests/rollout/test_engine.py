@@ -161,17 +161,3 @@ async def test_a_grader_or_reward_that_waits_for_something_cancelled_gives_none(
     given["team_reward"] = waits_for_what_is_cancelled
     tree = await played(Guesser(), replace(GAME, **{part: given[part]}))
     assert not tree.fault and tree.turns[0].reward is None
-
-
-async def test_a_tree_that_is_cancelled_from_outside_ends():
-    class Waits(Guesser):
-        async def act(self, observation, n, seed):
-            acting.set()
-            await asyncio.get_running_loop().create_future()
-
-    acting = asyncio.Event()
-    task = asyncio.create_task(played(Waits()))
-    await acting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task

@@ -271,10 +271,12 @@ async def test_why_a_turn_cannot_be_trained_on_is_told_at_the_first(tmp_path, la
 
 
 async def test_processed_log_probabilities_are_of_any_temperature(tmp_path):
-    async with Engine() as engine:
-        recorder = Recorder(engine.url, tmp_path, logprobs="processed")
-        async with recorder, client(recorder) as who:
-            await say(who, user("q"), temperature=0.5)
+    async with (
+        Engine() as engine,
+        Recorder(engine.url, tmp_path, logprobs="processed") as recorder,
+        client(recorder) as who,
+    ):
+        await say(who, user("q"), temperature=0.5)
     assert [turn.trainable for turn in by_answer(tmp_path).values()] == [True]
 
 

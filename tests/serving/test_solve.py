@@ -121,21 +121,6 @@ def test_the_limit_of_a_turn_is_the_specs_unless_another_is_given():
     assert Answerer(spec, ONE, turn_timeout=5.0).game.turn_timeout == 5.0
 
 
-OWN_GAME = """
-from mars_env import ask, game
-@game(max_turns=1, roles={"solver": "mars_env.agents:Solver"})
-def own_solve(problem):
-    return (yield ask("solver", problem=problem.statement))
-"""
-
-
-def test_a_game_of_an_own_module_play_a_question(tmp_path, monkeypatch):
-    (tmp_path / "own_game.py").write_text(OWN_GAME)
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in ("own_game:own-solve", "own_game:own_solve"):
-        assert mars_env.solve("2 + 2?", env_id=name, agents=TEAM.partition(",")[0]).answer == "4"
-
-
 def test_the_command_answers_and_tells_of_its_turns(tmp_path):
     out = said("solve", "What is 2 + 2?", "--agents", TEAM, "--out", tmp_path / "run")
     assert out.startswith("4\n[confidence 1.00 (4 of 4 verdicts accept it), 16 tokens in 5 turns]\n")

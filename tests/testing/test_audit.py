@@ -64,13 +64,9 @@ def in_prose(text, problem):
     ("pays", "policies"),
     [
         (in_prose, {PLANTED, "all small integers"}),
-        (lambda text, problem: not text.strip(), {"empty"}),
-        (lambda text, problem: problem.statement in text, {"the statement"}),
         (lambda text, problem: "official check" in text, {CONTROL}),
-        (lambda text, problem: "no such tool" in text, {"broken tool call"}),
         (lambda text, problem: "boxed" in text, {"a wrong answer", INTEGER, "the statement"}),
         (lambda text, problem: text == r"\boxed{7}", {INTEGER}),
-        (lambda text, problem: "Correctness: Correct" in text, {CORRECT}),
     ],
 )
 def test_graders_that_pay_for_nothing(pays, policies):
@@ -232,25 +228,6 @@ def test_a_model_that_judges_is_asked_only_if_agents_are_given():
     assert asked and ("solver", "random text") in found(report)
 
 
-def test_roles_that_never_act_are_not_audited():
-    report = audit("reports-spell", limit=2)
-    assert not report.findings
-    assert {reason.partition(",")[0] for reason in report.not_audited} == {
-        "questioner",
-        "responder",
-        "verifier",
-    }
-
-
-def test_agents_play_the_other_roles():
-    report = audit("reports-spell", limit=1, agents={
-        "questioner": lambda observation: '{"question": "How many people work there?", "answer": 17}',
-        "responder": lambda observation: "17",
-        "verifier": lambda observation: "YES",
-    })  # fmt: skip
-    assert ("responder", "random text") in found(report)
-
-
 def test_a_role_with_texts_of_its_own_form():
     class Plain:
         async def grade(self, problem, text):
@@ -265,5 +242,14 @@ def test_a_role_with_texts_of_its_own_form():
     assert not audit("arithmetic-solve", problems=SUMS, grader=Plain(), knows=knows).findings
 
 
-def test_the_same_audit_gives_the_same_report():
-    assert team() == team()
+def test_roles_that_never_act_are_not_audited_unless_agents_play_the_others():
+    report = audit("reports-spell", limit=2)
+    assert not report.findings
+    roles = {reason.partition(",")[0] for reason in report.not_audited}
+    assert roles == {"questioner", "responder", "verifier"}
+    report = audit("reports-spell", limit=1, agents={
+        "questioner": lambda observation: '{"question": "How many people work there?", "answer": 17}',
+        "responder": lambda observation: "17",
+        "verifier": lambda observation: "YES",
+    })  # fmt: skip
+    assert ("responder", "random text") in found(report)
