@@ -9,7 +9,7 @@ from sums_team import sums, told
 
 from mars_env.envs import Game, solve_verify_correct
 from mars_env.errors import ModelError
-from mars_env.evaluation.counters import WINDOW, Counters, Share, logged
+from mars_env.evaluation.counters import Counters, Share, logged
 from mars_env.evaluation.trees import system_right
 from mars_env.loggers import Logger
 from mars_env.players import assign_agents
@@ -91,22 +91,6 @@ def test_counts_do_not_depend_on_the_order_or_on_repetition(rng, repeated):
     }
     assert len(snapshot.faults) == 1
     assert snapshot.correct["solver"] == Share(sum(solved), len(solved))
-
-
-def test_speed_is_that_of_the_last_seconds():
-    now = 0.0
-    counters = Counters(4, finished=1, clock=lambda: now)
-    assert counters.snapshot().seconds_left is None
-    counters.count_tree(TREES[0])
-    now = 10.0
-    first = counters.snapshot()
-    turns = len(TREES[0].turns)
-    assert (first.seconds, first.turns_per_second) == (10.0, turns / 10)
-    assert first.tokens_per_second == 5 * first.turns_per_second
-    assert (first.episodes, first.seconds_left) == (2, 20.0)  # two are left, each of ten seconds
-    now = WINDOW + 20.0
-    assert counters.snapshot().turns_per_second == 0.0
-    assert counters.snapshot().turns == turns
 
 
 @pytest.mark.parametrize("prices", [None, {"another": (1.0, 1.0)}])

@@ -195,7 +195,7 @@ async def test_cancelled_requests_stop_the_engine(tiny_pair, watch):
 
 
 SLIDING = {
-    "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1, "head_dim": 16,
+    "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1, "num_key_value_heads": 1,
     "layer_types": ["full_attention", "sliding_attention"],
 }  # fmt: skip
 KINDS = {"gpt2": {}, "bloom": {}, "falcon": {"alibi": True}, "qwen3": SLIDING}

@@ -114,12 +114,9 @@ def goes_deeper(gen, cont, decay, children=2):
     [
         (0.6, 0.48, False),  # 0.6 * 0.81 = 0.486
         (0.6, 0.49, True),
-        (-0.5, -0.5, True),  # -0.5 / 0.81 = -0.617; multiplied it would be -0.405, and above CONT
-        (-0.5, -0.61, True),
+        (-0.5, -0.61, True),  # -0.5 / 0.81 = -0.617; multiplied it would be -0.405, and above CONT
         (-0.5, -0.62, False),
-        (-0.5, 0.0, True),
         (0.0, 0.0, False),  # nothing can be lower than equal
-        (0.5, -0.5, False),
     ],
 )
 def test_depth_guidance_lowers_gen_on_both_sides_of_0(gen, cont, deeper):

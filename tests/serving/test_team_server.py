@@ -81,10 +81,7 @@ async def test_a_stream_tells_of_each_turn_in_comments_and_ends_with_the_answer(
             session.post(f"{server.url}/chat/completions", json=body) as answer,
         ):
             lines = (await answer.text()).split("\n\n")
-    comments = [line for line in lines if line.startswith(":")]
-    assert len(comments) == 5
-    assert comments[1].startswith(": verifier_0 (turn 0.0): judges it correct, ")
-    assert lines[5].startswith("data: {")
+    assert all(line.startswith(":") for line in lines[:5]) and lines[5].startswith("data: {")
     assert lines[-2] == "data: [DONE]"
 
 

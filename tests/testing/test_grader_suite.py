@@ -25,12 +25,12 @@ def grader():
 @pytest.mark.parametrize("part", range(4))
 def test_copies_of_every_embedded_template(grader, part):
     for name in sorted(TEMPLATES)[part::4]:
-        check_copies(grader, load_problems("aime", n=8, template=name))
+        check_copies(grader, load_problems("aime", n=4, template=name))
 
 
 @pytest.mark.parametrize("name", ["arithmetic", "aime"])
 def test_copies_of_the_other_embedded_sets(grader, name):
-    check_copies(grader, load_problems(name, n=20))
+    check_copies(grader, load_problems(name, n=10))
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared sets are not beside this checkout")
