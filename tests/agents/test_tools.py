@@ -14,7 +14,6 @@ from tool_calls import add, call, so_far, writes
 
 import mars_env
 from mars_env.agents import Coder, Solver, make_agents, public_tests_tool, python_tool, tool
-from mars_env.agents.registry import with_tools
 from mars_env.agents.tool_turn import NO_CALLS_LEFT
 from mars_env.agents.tools import Toolbox, make_tools
 from mars_env.api import prepare
@@ -211,20 +210,6 @@ def test_specifications_take_tools(module):
         with pytest.raises(ConfigError):
             make_agents(wrong, ["solver_0"])
     assert [each.name for each in make_tools("python")] == ["python"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "names"),
-    [
-        ("solver={m},verifier={m}?max_tokens=9", (["python"], ["python"])),
-        ("solver={m}?tools=with_tools:double,verifier=scripted:a?b", (["double"], None)),
-    ],
-)
-def test_tools_for_all_agents_of_a_team(module, spec, names):
-    equipped = with_tools(spec.format(m="with_tools:model"), "python")
-    agents = make_agents(equipped, ["solver_0", "verifier_0"])
-    boxes = [agent.toolbox for agent in agents.values()]
-    assert [box and [*box.by_name] for box in boxes] == list(names)
 
 
 def test_a_run_with_tools_continues_without_calling_them_again(tmp_path):

@@ -162,11 +162,6 @@ async def test_keys_are_asked_for():
         async with client(server, "third") as who:
             with pytest.raises(openai.AuthenticationError):
                 await ask(who)
-        async with aiohttp.ClientSession() as session:
-            root = server.url.removesuffix("/v1")
-            for path, status in (("/health", 200), ("/v1/models", 401)):
-                async with session.get(root + path) as answer:
-                    assert answer.status == status
         assert server.counters.snapshot().episodes == 1
 
 

@@ -59,22 +59,6 @@ def test_copies_of_typical_questions(grader, statement, reference):
     check_copies(grader, [Problem("p", statement, reference)])
 
 
-@pytest.mark.parametrize(
-    ("statement", "copy"),
-    [
-        ("Work modulo 1000. Start with a = 7. Then b = a - 9, c = b + 2. What is c?", r"((7) - 9) + 2"),
-        (
-            "Find the remainder when $2^{9} + 3^{7}$ is divided by $1000$.",
-            r"\left(2^{9} + 3^{7}\right) \bmod 1000",
-        ),
-        ("What is the product of $7!$ and $2^5$?", r"(7!) \cdot (2^5)"),
-        ("Solve $2x+1 < 7$.", "2x+1 < 7"),
-    ],
-)
-def test_what_copies_are(statement, copy):
-    assert copy in copies(statement)
-
-
 def test_a_grader_that_pays_for_a_copy_fails():
     class Generous:
         async def grade(self, problem, text):
