@@ -88,23 +88,6 @@ async def test_a_call_is_answered(text, result, outcome):
     assert len(action.completions) == 2 and not action.interrupted
 
 
-async def test_several_calls_run_at_the_same_time():
-    began = asyncio.Event()
-
-    async def first() -> str:
-        "Wait for the second."
-        await asyncio.wait_for(began.wait(), 300)
-        return "1"
-
-    async def second() -> str:
-        "Begin."
-        began.set()
-        return "2"
-
-    action = await turn(call("first") + call("second"), "done", tools=[first, second])
-    assert [done.result for done in action.calls] == ["1", "2"]
-
-
 def test_a_call_that_hangs_does_not_keep_its_process():
     ended = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr

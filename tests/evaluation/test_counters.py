@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sums_team import sums, told
+from sums_team import sums
 
 from mars_env.envs import Game, solve_verify_correct
 from mars_env.errors import ModelError
@@ -13,7 +13,7 @@ from mars_env.evaluation.counters import Counters, Share, logged
 from mars_env.evaluation.trees import system_right
 from mars_env.loggers import Logger
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, collect, play_all
+from mars_env.rollout import Job, collect
 from mars_env.types import Action, Completion, Grade
 
 PROBLEMS = sums(8)
@@ -106,24 +106,6 @@ def test_intervals_hold_their_share(counts):
     share = Share(*counts)
     low, high = share.interval
     assert 0 <= low <= share.value + 1e-12 and share.value - 1e-12 <= high <= 1 and low < high
-
-
-async def test_counting_changes_nothing_and_comes_turn_by_turn():
-    counters, seen = Counters(1), []
-
-    def verifier(observation):
-        seen.append(counters.snapshot())
-        return "Correctness: Wrong"
-
-    team = {"solver": lambda observation: "0", "verifier": verifier, "corrector": lambda observation: "14"}
-    agents, jobs = assign_agents(GAME.rules, team), [Job(PROBLEMS[7])]
-    [plain] = await collect(GAME, agents, jobs, seed=0)
-    seen.clear()
-    [tree] = [tree async for tree in play_all(GAME, agents, jobs, seed=0, on_turns=counters.count_turns)]
-    counters.count_tree(tree)
-    assert told(tree) == told(plain)
-    assert seen[0].correct == {"solver": Share(0, 1)} and seen[0].episodes == 0
-    assert counters.snapshot().correct["corrector"].value == 1
 
 
 async def test_metrics_go_to_a_logger():
