@@ -95,6 +95,17 @@ def test_a_run_with_baselines_grows_in_its_folder(tmp_path):
     assert named(first)[name].detail != named(grown)[name].detail
 
 
+def test_a_policy_that_appears_while_it_plays_costs_no_report():
+    agents = team([10])
+
+    def renamed(tree):
+        agents["solver_0"].policy = "newer"
+
+    prices = {"scripted": (1.0, 2.0)}
+    report = played(agents, prices=prices, on_tree=renamed, concurrency=1, baselines=False)
+    assert report.cost is None and any("'newer' has no price" in note for note in report.notes)
+
+
 @pytest.mark.parametrize(
     "prices",
     [

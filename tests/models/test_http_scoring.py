@@ -73,9 +73,11 @@ async def test_token_ids_are_scored_as_they_are(serve):
     assert len(server.bodies) == 2
 
 
-async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(serve):
+@pytest.mark.parametrize("by_name", [False, True])
+async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(serve, tmp_path, by_name):
     tokenizer, server = byte_tokenizer(), await serve()
-    model = HTTPModel(server.url, "m", tokenizer=tokenizer)
+    tokenizer.save_pretrained(tmp_path)
+    model = HTTPModel(server.url, "m", tokenizer=str(tmp_path) if by_name else tokenizer)
     given = model.written("1+1=", "ab", "c")
     scored = await model.score("1+1=", "ab", "c")
     prompt = tokenizer.encode("1+1=")

@@ -68,6 +68,13 @@ async def test_log_probabilities_of_another_distribution_are_told(engine, sampli
     assert not caplog.text
 
 
+async def test_a_name_that_is_not_listed_but_answered_is_warned_of(engine, caplog):
+    for name in ("n", "m"):
+        await preflight({"solver_0": Playing(HTTPModel(engine.url, name))})
+    [warning] = [record for record in caplog.records if record.name.endswith("preflight")]
+    assert "'n'" in warning.message and "only m" in warning.message
+
+
 async def test_every_replica_is_asked():
     async with Engine() as one, Engine() as two:
         two.lacks = ("logprobs",)

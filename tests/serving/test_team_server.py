@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -278,6 +279,22 @@ async def test_who_asks_a_server_that_stops_gets_an_error(monkeypatch, stream):
         for status, text in await asyncio.gather(*asking):
             assert status == (200 if stream else 503)
             assert json.loads(text)["error"]["type"] == "server_error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_is_no_error_of_the_server(caplog, stream):
+    body = {"model": "arithmetic-solve", "messages": [QUESTION], "stream": stream}
+    async with serving(Stuck(), "arithmetic-solve") as server:
+        async with aiohttp.ClientSession() as session:
+            asking = asyncio.create_task(session.post(f"{server.url}/chat/completions", json=body))
+            while server._expected < 1:
+                await asyncio.sleep(0.01)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        async with asyncio.timeout(300):
+            while server._expected:
+                await asyncio.sleep(0.01)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
 
 
 async def test_an_answer_that_an_agents_own_limit_cut_off_is_cut_by_no_context():
