@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from turns import turn
 
 from mars_env.envs import GroupedSettings, solve_verify_correct
-from mars_env.envs.growers import Grouped, chains, levels
+from mars_env.envs.growers import Grouped, Linear, chains, levels
 from mars_env.errors import ConfigError
 from mars_env.types import Completion, Problem
 
@@ -93,6 +93,17 @@ def test_the_choice_does_not_depend_on_the_order_of_finishing(sampling):
         expansions = grow(grouped(7, sampling=sampling), noisy, order)
         trees.add(frozenset(expansion.id for expansion in expansions))
     assert len(trees) == 1
+
+
+def test_linear_waits_to_be_told_and_names_the_answer():
+    grower = Linear(RULES, PROBLEM, "p#0", 0)
+    assert grower.final() is None
+    [order] = grower.ask(5)
+    assert grower.ask(5) == []
+    grower.tell(order, [after(order, 0, "4", 1.0)])
+    [order] = grower.ask(5)
+    grower.tell(order, [after(order, 0, "Correctness: Correct", 1.0)])
+    assert grower.ask(5) == [] and grower.final() == "0"
 
 
 def test_chains_are_episodes_that_share_a_problem_and_nothing_else():

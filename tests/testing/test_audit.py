@@ -157,16 +157,15 @@ def test_a_team_reward_that_pays_everybody():
     assert policies == {*texts_by_policy(SUMS[0]), COPY} - {KNOWS}
 
 
-def test_verifiers_read_as_many_right_as_wrong_solutions():
-    rows = {row.policy: row for row in team().rows if row.role == "verifier"}
-    for verdict in (CORRECT, WRONG):
-        assert rows[verdict].reward == rows[verdict].chance == 0.5
-    assert rows[KNOWS].reward == 1
-
-
-def test_an_integer_may_be_the_reference():
-    rows = {row.policy: row for row in team().rows if row.role == "solver"}
-    assert rows[INTEGER].reward == rows[INTEGER].chance == 0.05
+def test_what_chance_pays_is_known_exactly():
+    """Verifiers read as many right as wrong solutions; one of the small integers is a reference."""
+    rows = {(row.role, row.policy): row for row in team().rows}
+    for chance, place in (
+        *((0.5, ("verifier", verdict)) for verdict in (CORRECT, WRONG)),
+        (0.05, ("solver", INTEGER)),
+    ):
+        assert rows[place].reward == rows[place].chance == chance
+    assert rows["verifier", KNOWS].reward == 1
 
 
 def test_a_text_that_makes_its_own_verdict_unknown():
