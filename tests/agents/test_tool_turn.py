@@ -99,7 +99,7 @@ STRANGE = [f'<tool_call>{{"name": "echo", "arguments": {{"value": {value}}}}}</t
            for value in ("NaN", "1e999", '"\\ud800"', "[" * 300 + "]" * 300)]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(messages, min_size=1, max_size=4), st.sampled_from(["auto", "tags", "tokens"]))
 @example(STRANGE, "auto")
 @example(STRANGE, "tokens")

@@ -51,9 +51,7 @@ def test_problems_that_one_run_has_lost_are_no_difference(episode):
             assert comparison.rows[name].difference.value == pytest.approx(0), name
             assert not comparison.rows[name].clear
     assert comparison.rows["tokens"].left_out == 20 and comparison.rows["tokens"].difference.problems == 20
-    for text in (str(comparison), comparison.markdown(), comparison.latex(), comparison._repr_html_()):
-        assert "Differences leave out problems that only one run knows: up to 20 a metric." in text
-    assert "leave out" not in str(compare_trees(both, both))
+    assert "leave out" in str(comparison) and "leave out" not in str(compare_trees(both, both))
 
 
 def test_a_share_keeps_the_problems_where_nothing_of_it_occurred(episode):

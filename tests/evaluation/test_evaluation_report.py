@@ -5,7 +5,6 @@ import json
 import pytest
 from small_runs import ABOUT
 
-from mars_env.errors import ConfigError
 from mars_env.evaluation.baselines import refinement, single
 from mars_env.evaluation.report import Report, RunDescription, build_report
 from mars_env.evaluation.tables import console_text
@@ -39,24 +38,3 @@ def test_what_was_left_out_is_said(episode):
     assert "spent fewer tokens than the System (10 per problem)" in report.notes[2]
     for text in (console_text(report, 300), report.markdown().replace("\\[", "[")):
         assert all(note in text for note in report.notes)
-
-
-def test_every_role_has_its_mean_reward_and_graded_ones_their_accuracy(run):
-    report = build_report(run, ABOUT)
-    figures = report.metrics
-    assert figures["reward:solver"].estimate.value == pytest.approx((0.5 + 0 + 1) / 3)
-    assert figures["accuracy:corrector"].estimate.value == pytest.approx((1 + 0.5 + 0) / 3)
-    assert "accuracy:solver" not in figures  # that is the Solver's accuracy
-    assert "Mean reward, corrector" in str(report)
-
-
-def test_agents_code_and_cost_are_named(run):
-    made = {"commit": "abc123", "versions": {"mars_env": "0.1.0"}, "rewards": {"solver": "my_module:brevity"}}
-    report = build_report(run, ABOUT.model_copy(update=made), prices={"": (1.0, 2.0)})
-    for text in (str(report), report.markdown(), report._repr_html_()):
-        assert "policy (solver" in text.replace("\\_", "_") and "abc123" in text
-        assert "mars_env 0.1.0" in text and "solver: my_module:brevity" in text
-    assert report.cost == pytest.approx((5 * 20 + 10 * 20 * 2) / 1e6)
-    assert ("Cost", "0.0005") in report.tables()[-1].rows  # not 0.00
-    with pytest.raises(ConfigError):
-        build_report(run, ABOUT, prices={"other": (1, 2)})

@@ -124,7 +124,7 @@ def test_each_server_gets_a_request_once_before_any_gets_it_again():
     assert max(attempts) == 3
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     refused=st.sets(st.integers(0, 29), max_size=10),
     refusal=st.sampled_from([*REFUSALS.values()]).filter(lambda each: each is not REFUSALS["unreachable"]),

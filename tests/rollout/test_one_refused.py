@@ -68,7 +68,7 @@ def test_the_others_come_in_time_and_the_report_names_it(refusal):
     assert report.bounds == (59 / 60, 1.0) and "59 of 60 episodes finished" in report.headline
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     refused=st.sets(st.integers(0, 59), max_size=12),
     refusal=st.sampled_from([name for name in REFUSALS if name != "unreachable"]),

@@ -120,7 +120,7 @@ OPTIONS = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     options=OPTIONS,
     chance=st.integers(0, 10**6),

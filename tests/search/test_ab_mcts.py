@@ -134,17 +134,3 @@ def test_depth_guidance_never_turns_from_cont_to_gen(gen, cont, lower, decay, ot
         assert goes_deeper(gen, cont, min(decay, other), children)
         assert goes_deeper(gen, cont, min(decay, other), children + 1)
         assert goes_deeper(gen - lower, cont, min(decay, other), children)
-
-
-def test_a_step_does_not_slow_down_with_the_tree():
-    """Counted, not timed: the arms that a step reads and writes, in a tree of 200 and of 2,000 nodes."""
-    algorithm, rng = ABMCTSA(("a",), ABMCTSASettings()), np.random.default_rng(0)
-    work = []
-    for id in range(2000):
-        parent, agent = algorithm.choose(rng)
-        ask = Ask(id, parent, agent)
-        algorithm.add(ask)
-        algorithm.score(ask, round(float(rng.beta(1, 3)), 1))
-        work.append(algorithm._nodes[id].depth)
-    assert max(work) < 20  # a walk down and up again, whatever the tree holds beside it
-    assert np.mean(work[1800:]) < 3 * np.mean(work[100:200])
