@@ -36,6 +36,13 @@ def test_a_real_difference_is_found_and_signed(episode):
     assert row.difference.high - row.difference.low < (row.a.high - row.a.low) * 0.7
 
 
+def test_the_numbers_of_samples_may_differ(run):
+    rows = compare_trees(run, [tree for tree in run if tree.id.endswith("#0")]).rows
+    assert rows["solver_accuracy"].difference.value == pytest.approx(1 / 3 - 1 / 2)
+    tokens = rows["tokens"].difference
+    assert tokens.low < tokens.value < tokens.high
+
+
 def lost(tree):
     """The tree of an episode that a fault ended before its first turn."""
     return replace(tree, turns=(), final=None, fault="the server is gone")
