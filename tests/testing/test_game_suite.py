@@ -91,3 +91,13 @@ def test_a_side_effect_is_named_with_the_line():
     played = []
     with pytest.raises(AssertionError, match=r"test_game_suite.py, line \d+"):
         check_game(game_of(counted), PROBLEM)
+
+
+def test_a_game_that_never_has_an_answer_is_told(caplog):
+    def forgotten(problem):
+        yield ask("solver", problem=problem.statement)
+
+    for game in (game_of(forgotten), solve()):
+        check_game(game, PROBLEM)
+    [record] = caplog.records
+    assert "forgotten (test_game_suite.py" in record.message
