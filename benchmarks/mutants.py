@@ -45,7 +45,7 @@ the tests of commit 49caa0b7 did: they killed 63."""
 BAR, LIMIT = 0.97, 120
 SHARED = "aiohttp.web gymnasium scipy.stats sympy torch._dynamo transformers.modeling_utils"
 """What most tests import, and slowly: imported once, before they are forked."""
-OF_RUNS = "tests/rollout/test_store.py tests/rollout/test_runs_of_strangers.py"
+OF_RUNS = "tests/rollout/test_store.py tests/rollout/test_untrusted_runs.py"
 _MATH = "evaluate integers math judge units parser tokens spelled copied finished extract"
 OF_MATH = " ".join(f"tests/grading/math/test_{part}.py" for part in [*_MATH.split(), "answers"])
 """Without those of the pool, which mostly wait; the slow ones come last."""

@@ -180,17 +180,6 @@ async def test_functions_are_agents():
         assert [action.text for action in actions] == ["x!", "x!"]
 
 
-async def test_a_checkpoint_by_its_path(tiny_pair, tmp_path):
-    for part in tiny_pair:
-        part.save_pretrained(tmp_path)
-    team = make_agents(f"hf:{tmp_path}?device=cpu&max_tokens=3&name=tiny", TEAM)
-    assert team["solver_0"].model is team["corrector_0"].model
-    assert team["solver_0"].sampling.max_tokens == 3
-    [completion] = await team["solver_0"].model.complete("1+1=", 1, team["solver_0"].sampling)
-    assert 0 < len(completion.token_ids) <= 3
-    assert team["solver_0"].policy == "tiny"
-
-
 async def test_fields_and_headers_of_requests_are_options(monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "sk-secret-1")
     async with Engine() as engine:

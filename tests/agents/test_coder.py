@@ -8,19 +8,13 @@ from mars_env.testing.agent_suite import check_agent
 from mars_env.types import Action, Problem
 
 
-def observations(kind):
-    rules = tree_search(schedule="training", kind=kind, agents=2)
-    root = rules.start(Problem("p", "Echo a line.", None, kind))
-    node = rules.with_feedback(
-        rules.apply(root, Action("print({{ x }})"), None), "It failed: {% raw %} {0} %s"
-    )
-    name = rules.possible_agents[0]
-    return name, rules.observe(root, name), rules.observe(node, name)
-
-
 @pytest.mark.parametrize(("kind", "agent"), [("code", Coder), ("math", Solver)])
 async def test_generate_and_refine(kind, agent):
-    name, fresh, refine = observations(kind)
+    rules = tree_search(schedule="training", kind=kind, agents=2)
+    root, name = rules.start(Problem("p", "Echo a line.", None, kind)), rules.possible_agents[0]
+    node = rules.apply(root, Action("print({{ x }})"), None)
+    node = rules.with_feedback(node, "It failed: {% raw %} {0} %s")
+    fresh, refine = rules.observe(root, name), rules.observe(node, name)
     made = make_agents(ScriptedModel(["4"], ids=True), [name])[name]
     assert type(made) is agent
     await check_agent(made, fresh, trainable=True)

@@ -121,12 +121,11 @@ async def test_an_agent_uses_the_tools_of_a_server(server):
     assert action.text == "42"
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"a": 1e308, "b": 10}, {"a": "nan", "b": 1}, {"a": float("nan"), "b": 1}]
-)
-async def test_a_result_that_breaks_its_schema_is_an_error_of_the_call(server, arguments):
-    action = await turn(mcp_tools(server), call("times", **arguments), call("add", a=1))
-    assert outcomes(action) == [("times", "error"), ("add", "ok")] and not action.interrupted
+async def test_a_result_that_breaks_its_schema_is_an_error_of_the_call(server):
+    wrong = ({"a": 1e308, "b": 10}, {"a": "nan", "b": 1}, {"a": float("nan"), "b": 1})
+    calls = [call("times", **arguments) for arguments in wrong]
+    action = await turn(mcp_tools(server), *calls, call("add", a=1))
+    assert outcomes(action) == [("times", "error")] * 3 + [("add", "ok")] and not action.interrupted
 
 
 async def test_the_turns_share_no_server(command):
@@ -157,9 +156,7 @@ async def test_a_server_that_cannot_be_reached_again_is_a_fault(address):
     assert action.interrupted and outcomes(action) == [("die", "fault")]
 
 
-@pytest.mark.parametrize(
-    "wrong", [["no-such-program"], ["sleep", "60"], "sleep 60", "http://127.0.0.1:9/mcp"]
-)
+@pytest.mark.parametrize("wrong", [["no-such-program"], "sleep 60", "http://127.0.0.1:9/mcp"])
 def test_a_server_that_is_not_there_is_refused(wrong):
     with pytest.raises(ConfigError):
-        mcp_tools(wrong, start_seconds=2)
+        mcp_tools(wrong, start_seconds=1)

@@ -17,55 +17,38 @@ class Constant:
         return Ratings((0.5,) * len(texts))
 
 
-class Echo:
-    """A model in the sense of the library; it quotes the solution it is shown."""
-
-    name = "echo"
-
-    async def complete(self, prompt, n, sampling):
-        raise AssertionError("it is not asked here")
-
-
 async def test_a_judge_rates_each_text_and_counts_its_tokens():
     def script(prompt, sample, seed):
         good = "print(1)" in prompt[-1]["content"]
         return "\n".join(["I looked at it.", f"Score: {9 if good else 2}" if sample else "Score: ?"])
 
     recorded = Recorded(ScriptedModel(script, ids=True))
-    judge = GenerativeJudge(recorded, samples=3, sampling=Sampling(temperature=0.3, max_tokens=50))
+    sampling = Sampling(temperature=0.3, max_tokens=50, stop=("#",), overflow="refuse")
+    judge = GenerativeJudge(recorded, samples=3, sampling=sampling)
     ratings = await judge.rate("Print {solution}.", ["print(1)", "print(0)"], seed=4)
     assert ratings.scores == (0.9, 0.2)  # of the judgements that can be read
     words = len(["I", "looked", "at", "it.", "Score:", "9"])
     assert ratings.tokens == 2 * (2 * (words + 1) + words + 1)  # each with its end token
-    assert all(sampling.temperature == 0.3 and n == 3 for _, n, sampling in recorded.requests)
+    assert all(n == 3 and replace(sent, seed=None) == sampling for _, n, sent in recorded.requests)
+    assert all(sent.seed is not None for _, _, sent in recorded.requests)
     assert "Print {solution}." in recorded.requests[0][0][-1]["content"]  # filled in as it is
     again = await judge.rate("Print {solution}.", ["print(0)", "print(1)"], seed=4)
     assert again.scores == (0.2, 0.9)
 
 
-async def test_a_judge_is_sampled_as_it_is_told_its_overflow_too():
-    recorded = Recorded(ScriptedModel(["Score: 5"]))
-    sampling = Sampling(temperature=0.5, stop=("#",), overflow="refuse")
-    await GenerativeJudge(recorded, sampling=sampling).rate("?", ["4"], seed=4)
-    [(_, _, sent)] = recorded.requests
-    assert sent.seed is not None and replace(sent, seed=None) == sampling
-
-
-async def test_a_judge_that_cannot_be_read_says_nothing():
-    assert (await GenerativeJudge(ScriptedModel(["fine"])).rate("?", ["4"], 0)).scores == (None,)
-    assert (await GenerativeJudge(ScriptedModel(["fine"])).rate("?", [], 0)).scores == ()
-
-
 @pytest.mark.parametrize(
     ("text", "score"),
     [
+        ("fine", None),
         ("<think>Score: 2\nOr more?</think>\nScore: 9", 0.9),
         ("<think>Perhaps\nScore: 2\nor more", None),
         ("<think>Perhaps\nScore: 2\nor more</think>It is hard to say.", None),
     ],
 )
 async def test_a_judge_s_thinking_is_no_judgement(text, score):
-    assert (await GenerativeJudge(ScriptedModel([text])).rate("?", ["4"], 0)).scores == (score,)
+    judge = GenerativeJudge(ScriptedModel([text]))
+    assert (await judge.rate("?", ["4"], 0)).scores == (score,)
+    assert (await judge.rate("?", [], 0)).scores == ()
 
 
 @pytest.mark.parametrize(
@@ -98,9 +81,9 @@ def test_specifications():
         with pytest.raises(ConfigError):
             make_reward_model(wrong)
     with pytest.raises(ConfigError):
-        GenerativeJudge(Echo(), samples=0)
+        GenerativeJudge(ScriptedModel(["x"]), samples=0)
     with pytest.raises(ConfigError):
-        GenerativeJudge(Echo(), sampling=Sampling(max_tokens=0))
+        GenerativeJudge(ScriptedModel(["x"]), sampling=Sampling(max_tokens=0))
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one label", "two labels"])

@@ -93,15 +93,6 @@ async def test_actions_hide_thinking_and_keep_the_completion():
     assert action.text == "<think>x"
 
 
-def test_policies_have_names():
-    class Nameless:
-        async def complete(self, prompt, n, sampling):
-            return []
-
-    assert Solver(Nameless()).policy == "solver"
-    assert Verifier(Nameless(), policy="v").policy == "v"
-
-
 def test_prompts_are_replaceable():
     model = ScriptedModel(["x"])
     assert Solver(model, prompt="Q: {{ problem }}", system="").prompt({"problem": "p"}) == [
@@ -146,33 +137,24 @@ def test_templates_run_in_a_sandbox():
         agent.prompt({"problem": "p"})
 
 
+TAGS, BEGUN = Thinking(opening="[THINK]", closing="[/THINK]"), Thinking(opened=True)
+
+
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("thinking", "text", "shown"),
     [
-        ("no tags  ", "no tags  "),
-        ("a<think>b</think>c", "ac"),
-        ("<think>a</think>b<think>c</think>d", "bd"),
-        ("<think>a", ""),
-        ("a</think>b", "b"),
-        ("a</think>b</think>c", "c"),
-        ("<think>a<think>b</think>c", "c"),
-        ("<think></think>", ""),
-        ("a<think>b</think>c<think>d", "ac"),
+        (Thinking(), "no tags  ", "no tags  "),
+        (Thinking(), "<think>a</think>b<think>c</think>d", "bd"),
+        (Thinking(), "<think>a", ""),
+        (Thinking(), "a</think>b</think>c", "c"),
+        (Thinking(), "<think>a<think>b</think>c", "c"),
+        (Thinking(), "a<think>b</think>c<think>d", "ac"),
+        (TAGS, "[THINK]a[/THINK]b<think>", "b<think>"),
+        *((BEGUN, "a", ""), (BEGUN, "a</think>b", "b"), (BEGUN, "<think>a</think>b", "b")),
     ],
 )
-def test_thinking_is_stripped(text, shown):
-    assert Thinking().visible(text) == shown
-
-
-def test_thinking_has_other_tags_and_may_begin_in_the_prompt():
-    tags = Thinking(opening="[THINK]", closing="[/THINK]")
-    assert tags.visible("[THINK]a[/THINK]b<think>") == "b<think>"
-    begun = Thinking(opened=True)
-    assert (begun.visible("a"), begun.visible("a</think>b"), begun.visible("<think>a</think>b")) == (
-        "",
-        "b",
-        "b",
-    )
+def test_thinking_is_stripped(thinking, text, shown):
+    assert thinking.visible(text) == shown
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "a", "b "])).map("".join))

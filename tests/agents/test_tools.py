@@ -14,12 +14,11 @@ from tool_calls import add, call, so_far, writes
 
 import mars_env
 from mars_env.agents import Coder, Solver, make_agents, public_tests_tool, python_tool, tool
-from mars_env.agents.registry import with_tools
 from mars_env.agents.tool_turn import NO_CALLS_LEFT
 from mars_env.agents.tools import Toolbox, make_tools
 from mars_env.api import prepare
 from mars_env.envs import spec
-from mars_env.errors import ConfigError, SandboxError
+from mars_env.errors import ConfigError
 from mars_env.evaluation.plan import cost_bound
 from mars_env.identity import identity_of
 from mars_env.models.scripted import ScriptedModel
@@ -28,7 +27,7 @@ from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Completion, Grade, Group, Problem, Sampling, Turn, Verdict
+from mars_env.types import Completion, Grade, Group, Problem, Sampling, Turn
 
 ASK = {"problem": "What is 6 * 7?"}
 
@@ -49,17 +48,12 @@ def fails(kind: str) -> str:
     raise {"stop": StopIteration, "exit": SystemExit, "wait": wait}.get(kind, TimeoutError)("\ud800")
 
 
-def broken(x: int) -> str:
-    "Need a sandbox."
-    raise SandboxError("no sandbox")
-
-
 def shout(text: str) -> str:
     "Print much."
     return text * 100
 
 
-TOOLS = [add, tool(slow, seconds=0.05), raises_error, fails, broken, tool(shout, characters=40)]
+TOOLS = [add, tool(slow, seconds=0.05), raises_error, fails, tool(shout, characters=40)]
 
 
 async def turn(*texts, **options):
@@ -92,23 +86,6 @@ async def test_a_call_is_answered(text, result, outcome):
     assert done.result == result or (result is None and done.result.startswith("Error: "))
     assert action.text == r"\boxed{42}"
     assert len(action.completions) == 2 and not action.interrupted
-
-
-async def test_several_calls_run_at_the_same_time():
-    began = asyncio.Event()
-
-    async def first() -> str:
-        "Wait for the second."
-        await asyncio.wait_for(began.wait(), 300)
-        return "1"
-
-    async def second() -> str:
-        "Begin."
-        began.set()
-        return "2"
-
-    action = await turn(call("first") + call("second"), "done", tools=[first, second])
-    assert [done.result for done in action.calls] == ["1", "2"]
 
 
 def test_a_call_that_hangs_does_not_keep_its_process():
@@ -144,15 +121,6 @@ async def test_the_limit_of_tokens_is_that_of_the_whole_turn():
     assert action.truncated
 
 
-async def test_a_fault_of_the_machinery_makes_the_turn_unknown():
-    action = await turn(call("broken", x=1), "7")
-    assert action.interrupted and [done.outcome for done in action.calls] == ["fault"]
-    agents = {"solver": Solver(ScriptedModel([call("broken", x=1)]), tools=[broken])}
-    trees = []
-    mars_env.evaluate("arithmetic-solve", agents=agents, limit=1, on_tree=trees.append)
-    assert [turn.grade.verdict for tree in trees for turn in tree.turns] == [Verdict.UNKNOWN]
-
-
 async def test_thinking_calls_nothing():
     action = await turn(f"<think>{call('add', a=1)}</think>It is 2.")
     assert not action.calls and action.text == "It is 2."
@@ -166,12 +134,6 @@ def undocumented(x: int) -> int:
     return x
 
 
-@pytest.mark.parametrize("wrong", [untyped, undocumented, 3, lambda *several: 1])
-def test_what_is_no_tool_is_refused(wrong):
-    with pytest.raises(ConfigError):
-        Solver(ScriptedModel(["x"]), tools=[wrong])
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -179,11 +141,10 @@ def test_what_is_no_tool_is_refused(wrong):
         {"tool_seconds": 0},
         {"calls": "xml"},
         {"calls": "fenced"},
-        {"tools": [add, add]},
-        {"tools": []},
+        *({"tools": tools} for tools in ([], [add, add], [untyped], [undocumented], [3], [lambda *_: 1])),
     ],
 )
-def test_wrong_settings_are_refused(options):
+def test_wrong_settings_and_what_is_no_tool_are_refused(options):
     with pytest.raises(ConfigError):
         Toolbox(**{"tools": [add], **options})
 
@@ -232,20 +193,6 @@ def test_specifications_take_tools(module):
         with pytest.raises(ConfigError):
             make_agents(wrong, ["solver_0"])
     assert [each.name for each in make_tools("python")] == ["python"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "names"),
-    [
-        ("solver={m},verifier={m}?max_tokens=9", (["python"], ["python"])),
-        ("solver={m}?tools=with_tools:double,verifier=scripted:a?b", (["double"], None)),
-    ],
-)
-def test_tools_for_all_agents_of_a_team(module, spec, names):
-    equipped = with_tools(spec.format(m="with_tools:model"), "python")
-    agents = make_agents(equipped, ["solver_0", "verifier_0"])
-    boxes = [agent.toolbox for agent in agents.values()]
-    assert [box and [*box.by_name] for box in boxes] == list(names)
 
 
 def test_a_run_with_tools_continues_without_calling_them_again(tmp_path):

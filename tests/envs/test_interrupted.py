@@ -21,7 +21,6 @@ from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.rollout.rewarding import regrade
 from mars_env.trainers.metrics import role_metrics
 from mars_env.types import Completion, Problem, Verdict
-from mars_env.viewer.page import write_page
 
 PROBLEM = Problem("sum", "What is 2 + 2?", "4")
 REASONS = ["context", "content_filter"]
@@ -124,31 +123,20 @@ async def test_a_verifier_of_a_search_that_was_cut_off_gives_no_score():
     ).score == 0.5  # of those that were whole
 
 
-async def test_reports_viewer_and_exports_tell_of_it(tmp_path):
-    answers = [
-        ("\\boxed{4}", "context"),
-        ("\\boxed{4}", "stop"),
-        ("\\boxed{5}", "context"),
-        ("\\boxed{5}", "stop"),
-    ]
+async def test_reports_and_exports_leave_it_out():
+    answers = [(f"\\boxed{{{number}}}", reason) for number in (4, 5) for reason in ("context", "stop")]
     trees = await collect(
         game(), team(solver=answers), [Job(PROBLEM, i) for i in range(4)], seed=0, concurrency=1
     )
     report = build_report(trees, ABOUT)
     assert report.counts.interrupted == {"solver": 2}
-    assert "solver 2 of 4" in report.markdown()
     assert report.metrics["solver_accuracy"].estimate.value == 0.5
-    write_page(tmp_path / "report.html", trees, title="t", report=report)
-    assert "cut off by the context" in (tmp_path / "report.html").read_text(encoding="utf-8")
     rows = list(turn_rows(trees))
     assert {(row["finish_reason"], row["truncated"]) for row in rows if row["role"] == "solver"} == {
         ("context", True), ("stop", False)
     }  # fmt: skip
 
-    def prompt_of(turn, observation):
-        return "prompt"
-
-    kept = [row["tree"] for row in sft_rows(prompted(trees, game(), prompt_of, ["solver"]))]
-    assert kept == ["sum#1"]
-    [pair] = dpo_rows(prompted(trees, game(), prompt_of, ["solver"]))
+    asked = list(prompted(trees, game(), lambda turn, observation: "prompt", ["solver"]))
+    assert [row["tree"] for row in sft_rows(asked)] == ["sum#1"]
+    [pair] = dpo_rows(asked)
     assert (pair["chosen"], pair["rejected"]) == ("\\boxed{4}", "\\boxed{5}") and pair["tree"] == "sum#1"

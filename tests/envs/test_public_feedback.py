@@ -18,17 +18,10 @@ ID = "programs-solve-verify-correct"
 RIGHT = "```python\ndef f(x):\n    return 2 * x if x < 5 else 0\n```"
 SHOWN_ONLY = "```python\ndef f(x):\n    return 2 * x\n```"  # passes the public tests alone
 WRONG = "```python\ndef f(x):\n    return x\n```"
-DOUBLE = code_problem_from_row(
-    {
-        "id": "double",
-        "prompt": "Return the double of x below 5, and 0 above.",
-        "mode": "function_call",
-        "fn_name": "f",
-        "inputs": [[1], [2], [7], [8]],
-        "outputs": [2, 4, 0, 0],
-        "public_tests": 2,
-    }
-)
+DOUBLE = code_problem_from_row({
+    "id": "double", "prompt": "Return the double of x below 5, and 0 above.", "public_tests": 2,
+    "mode": "function_call", "fn_name": "f", "inputs": [[1], [2], [7], [8]], "outputs": [2, 4, 0, 0],
+})  # fmt: skip
 PASS, FAIL = "Fine.\nCorrectness: Correct", "It is not.\nCorrectness: Wrong"
 
 

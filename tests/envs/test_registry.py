@@ -4,12 +4,10 @@ import pytest
 
 import mars_env
 from mars_env import ask, game
-from mars_env.api import make_gymnasium
 from mars_env.envs import game_function, registry, solve_verify_correct
 from mars_env.envs.rewards import outcome
 from mars_env.errors import ConfigError
 from mars_env.serving.answering import Answerer
-from mars_env.serving.answering import solve as answer
 
 
 @pytest.fixture(autouse=True)
@@ -25,24 +23,6 @@ SOLVER = {"solver": "mars_env.agents:Solver"}
 
 def one_try(problem, *, agents: int = 2, kind: str = "oxford"):
     return (yield ask("solver", problem=problem.statement))
-
-
-def test_a_misspelt_argument_is_suggested_beside_the_settings():
-    team = {"agents": lambda seen: "4"}
-    for wrong, meant, call in (
-        ("sample", "samples", lambda **given: mars_env.evaluate("arithmetic-tree-search", **team, **given)),
-        ("problem", "problems", lambda **given: mars_env.make("arithmetic-solve", **given)),
-        ("lerner", "learner", lambda **given: make_gymnasium("arithmetic-solve", **given)),
-        ("on_turns", "on_turn", lambda **given: answer("2 + 2?", **team, **given)),
-        (
-            "revision",
-            "revisions",
-            lambda **given: mars_env.evaluate("arithmetic-self-refine", **team, **given),
-        ),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            call(**{wrong: 3})
-        assert repr(wrong) in str(caught.value) and repr(meant) in str(caught.value)
 
 
 def test_settings_may_have_the_names_of_arguments():

@@ -61,26 +61,18 @@ async def test_programs_vote_by_their_text():
 
 ROW = {"id": "c", "prompt": "Double.", "public_tests": 2}
 READS = {**ROW, "mode": "stdin", "tests": [{"input": str(n), "output": str(2 * n)} for n in (1, 2, 3)]}
-CALLED = {
-    **ROW,
-    "mode": "function_call",
-    "fn_name": "f",
-    "inputs": [[1], [2], [3]],
-    "outputs": [[2], [4], [6]],
-}
-
+CALLED = {**ROW, "mode": "function_call", "fn_name": "f"}
+CALLED |= {"inputs": [[1], [2], [3]], "outputs": [[2], [4], [6]]}
 
 TWICE = [
-    "print(1)",
-    "print(1)",
+    *["print(1)"] * 2,
     "print(int(input()) * 2)",
     "n = int(input())\nprint(n + n, ' ')",
     "print(2 * int(input()))",
     *["1 / 0"] * 9,
 ]
 GIVEN_TWICE = [
-    "def f(x): return [1]",
-    "def f(x): return [1]",
+    *["def f(x): return [1]"] * 2,
     "def f(x): return [x * 2]",
     "def f(x): return (x + x,)",
     "def f(x):\n    return [2 * x]",

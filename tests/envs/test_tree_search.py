@@ -11,7 +11,7 @@ from mars_env.players import assign_agents
 from mars_env.rollout import Job, groups_of, play
 from mars_env.rollout.engine import at_most
 from mars_env.rollout.rewarding import regrade
-from mars_env.testing import check_env, check_game
+from mars_env.testing import check_game
 from mars_env.types import Action, Grade, Problem
 
 PROBLEM = Problem("p", "What is 2 + 2?", "4")
@@ -53,10 +53,11 @@ def played(game, agent=longer, seed=0, **kwargs):
     return asyncio.run(play(game, agents, Job(PROBLEM), seed=seed, **kwargs))
 
 
-@pytest.mark.parametrize("settings", [{"schedule": "training"}, {"agents": 3}, {"feedback": False}])
-def test_rules_and_environment_keep_the_contracts(settings):
+@pytest.mark.parametrize(
+    "settings", [{"schedule": "training"}, {"agents": 3, "nodes": 9}, {"feedback": False, "nodes": 9}]
+)
+def test_the_rules_keep_the_contract(settings):
     check_game(tree_search, PROBLEM, settings=settings, episodes=10)
-    check_env(lambda **kwargs: mars_env.make("arithmetic-tree-search", **kwargs, **settings), cycles=3)
 
 
 def test_an_observation_is_one_node():
@@ -138,8 +139,6 @@ class Always:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"schedule": "fast"},
-        {"nodes": 0},
         {"agents": 0},
         {"algorithm": "hill-climbing"},
         {"options": {"nothing": 1}},

@@ -20,19 +20,13 @@ from mars_env.types import Action, Completion, Grade, Problem, Ratings, Verdict,
 
 MATHS = [Problem(f"m{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
 CODE = [
-    code_problem_from_row(
-        {
-            "id": f"c{i}",
-            "prompt": f"Return x + {i} for x < 3 and 0 for larger ones.",
-            "mode": "function_call",
-            "fn_name": "f",
-            "inputs": [[0], [1], [7], [9]],
-            "outputs": [i, i + 1, 0, 0],
-            "public_tests": 2,
-        }
-    )
+    code_problem_from_row({
+        "id": f"c{i}", "prompt": f"Return x + {i} for x < 3 and 0 for larger ones.", "public_tests": 2,
+        "mode": "function_call", "fn_name": "f",
+        "inputs": [[0], [1], [7], [9]], "outputs": [i, i + 1, 0, 0],
+    })
     for i in range(2)
-]
+]  # fmt: skip
 
 
 class Guesser:
@@ -47,11 +41,15 @@ class Guesser:
 
 
 class Doubter:
-    """A verifier that looks at the solution alone."""
+    """A verifier that looks at the solution alone, and keeps whether it was cut off."""
 
     policy = "doubter"
 
+    def __init__(self):
+        self.truncated = []
+
     async def act(self, observation, n, seed):
+        self.truncated.append(observation["truncated"])
         said = ["Fine.\nCorrectness: Correct", "Not so.\nCorrectness: Wrong"]
         cost = (Completion("", completion_tokens=3),)
         return [Action(said[(len(observation["solution"]) + seed + i) % 2], cost) for i in range(n)]
@@ -181,14 +179,8 @@ def failing_reward(turn, path, problem):
 @pytest.mark.parametrize("sees", ["grader", "verifier", "reward-model"])
 def test_no_secret_reaches_anything_that_acts_searches_or_chooses(problem, sees):
     ear = Eavesdropper()
-    settings = {
-        "verifier": ear,
-        "reward_model": ear,
-        "search_grader": ear,
-        "sees": sees,
-        "nodes": 4,
-        "wave": 1,
-    }
+    settings = {"verifier": ear, "reward_model": ear, "search_grader": ear, "sees": sees}
+    settings |= {"nodes": 4, "wave": 1}
     game = make_game(spec("arithmetic-tree-search", **settings), kind=problem.kind)
     game = replace(
         game,
@@ -241,17 +233,9 @@ async def test_a_verifiers_share_of_passes_is_the_score():
 
 @pytest.mark.parametrize("ended", ["length", "stop"])
 async def test_a_verifier_is_told_that_a_solution_was_cut_off(ended):
-    class Watching(Doubter):
-        def __init__(self):
-            self.seen = []
-
-        async def act(self, observation, n, seed):
-            self.seen.append(observation["truncated"])
-            return await super().act(observation, n, seed)
-
-    verifier = Watching()
+    verifier = Doubter()
     game = make_game(spec("arithmetic-tree-search", sees="verifier", verifier=verifier))
     state = game.rules.start(MATHS[1])
     action = Action("\\boxed{2}", (Completion("\\boxed{2}", finish_reason=ended),))
     await game.grades(state, action)
-    assert verifier.seen == [int(ended == "length")]
+    assert verifier.truncated == [int(ended == "length")]

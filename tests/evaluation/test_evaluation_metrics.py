@@ -31,7 +31,7 @@ def test_verifier_precision_and_recall(run):
         "p1": (1, 1),
         "p2": (2, 2),
         "p3": (0, 1),
-    }  # of the rejected
+    }
     assert metrics["verifier_recall"].pairs == {"p1": (1, 1), "p2": (2, 3), "p3": (0, 1)}  # of the wrong
     assert value(metrics, "acceptance_precision") == 4 / 6
     assert value(metrics, "acceptance_recall") == 4 / 5

@@ -5,9 +5,7 @@ import json
 import pytest
 from small_runs import ABOUT
 
-from mars_env.errors import ConfigError
 from mars_env.evaluation.baselines import refinement, single
-from mars_env.evaluation.compare import compare_trees
 from mars_env.evaluation.report import Report, RunDescription, build_report
 from mars_env.evaluation.tables import console_text
 
@@ -26,16 +24,6 @@ def test_generated_problems_are_called_so_everywhere(report):
     assert ABOUT.set_name == "s"
 
 
-def test_figures_counts_and_baselines_are_shown(report):
-    for text in (console_text(report), report.markdown()):
-        assert "Corrector fix rate" in text
-        assert "66.7%" in text  # the System, and the fix rate
-        assert "Single agent, one sample" in text
-        assert "corrector 1 of 4" in text  # cut off
-    assert "| System minus Solver, paired | +16.7 |" in report.markdown()
-    assert "; first attempt 50.0% [" in report.headline and "; difference +16.7 [" in report.headline
-
-
 def test_what_was_left_out_is_said(episode):
     trees = [
         episode("p", 0, "S? Vc"),
@@ -50,64 +38,3 @@ def test_what_was_left_out_is_said(episode):
     assert "spent fewer tokens than the System (10 per problem)" in report.notes[2]
     for text in (console_text(report, 300), report.markdown().replace("\\[", "[")):
         assert all(note in text for note in report.notes)
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 120])
-def test_narrow_consoles_keep_names_and_intervals(report, width):
-    name, size, *numbers = report.tables()[1].rows[1]
-    lines = console_text(report, width).splitlines()
-    assert all(any(cell in line for line in lines) for cell in (name, size, *numbers))
-    assert max(map(len, lines)) <= width
-
-
-def test_a_report_prints_as_tables_and_shows_in_notebooks(report, run):
-    assert str(report).splitlines()[0] == "aime-solve-verify-correct"
-    assert "Corrector fix rate" in str(report) and "Report(" not in str(report)
-    assert max(map(len, str(report).splitlines())) <= 100
-    html = report._repr_html_()
-    assert "<td>System accuracy, avg@n</td>" in html and html.count("<table>") == 4
-    compared = compare_trees(run, run, names=("<a>", "b"))
-    assert "&lt;a&gt;" in compared._repr_html_() and "<a>" not in compared._repr_html_()
-    assert "System accuracy" in str(compared) and "Row(" not in str(compared)
-
-
-def test_tables_for_a_paper(report, run):
-    latex = report.latex()
-    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
-    assert r"System accuracy, avg@n & 66.7\% & [" in latex and r"\\" in latex
-    special = build_report(
-        run, RunDescription(title=r"a_b & \c $d$ {e} #f ~^", problem_set="50%", generated=False)
-    ).latex()
-    assert r"a\_b \& \textbackslash{}c \$d\$ \{e\} \#f \textasciitilde{}\textasciicircum{}" in special
-    assert r"50\%" in special
-    assert r"\begin{tabular}" in compare_trees(run, run).latex()
-
-
-def test_every_role_has_its_mean_reward_and_graded_ones_their_accuracy(run):
-    report = build_report(run, ABOUT)
-    figures = report.metrics
-    assert figures["reward:solver"].estimate.value == pytest.approx((0.5 + 0 + 1) / 3)
-    assert figures["accuracy:corrector"].estimate.value == pytest.approx((1 + 0.5 + 0) / 3)
-    assert "accuracy:solver" not in figures  # that is the Solver's accuracy
-    assert "Mean reward, corrector" in str(report)
-
-
-def test_what_does_not_apply_is_left_out(episode):
-    alone = [episode("p", i, "S+", tokens=0) for i in range(2)]
-    report = build_report(alone, ABOUT)
-    assert not report.metrics.keys() & {"gain", "tokens", "solver_tokens", "rounds", "malformed"}
-    for nothing in ("Verdicts", "accepted", "Rewards that failed", "by context", "Tokens sampled"):
-        assert nothing not in str(report)
-    assert "Grades UNKNOWN" in str(report)  # it applies, and is 0
-
-
-def test_agents_code_and_cost_are_named(run):
-    made = {"commit": "abc123", "versions": {"mars_env": "0.1.0"}, "rewards": {"solver": "my_module:brevity"}}
-    report = build_report(run, ABOUT.model_copy(update=made), prices={"": (1.0, 2.0)})
-    for text in (str(report), report.markdown(), report._repr_html_()):
-        assert "policy (solver" in text.replace("\\_", "_") and "abc123" in text
-        assert "mars_env 0.1.0" in text and "solver: my_module:brevity" in text
-    assert report.cost == pytest.approx((5 * 20 + 10 * 20 * 2) / 1e6)
-    assert ("Cost", "0.0005") in report.tables()[-1].rows  # not 0.00
-    with pytest.raises(ConfigError):
-        build_report(run, ABOUT, prices={"other": (1, 2)})

@@ -1,12 +1,35 @@
 """A result names the code that made it: commit and versions."""
 
+import subprocess
+
 import pytest
-from git_packages import git
-from git_packages import package as package
 
 import mars_env
 from mars_env.errors import ConfigError
 from mars_env.evaluation.provenance import provenance
+
+
+def git(folder, *words):
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    found = subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True)
+    return found.stdout.strip()
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A committed package in a repository of its own."""
+    for name in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    place = tmp_path / "repository"
+    files = {"package/__init__.py": "", "package/sub/code.py": "x = 1\n", ".gitignore": "runs/\n"}
+    empty = ("docs/page.md", "studies/one/study.py", "studies/one/ledger.jsonl")
+    for name, text in {**files, **dict.fromkeys(empty, "")}.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    git(place, "init", "-q")
+    git(place, "add", ".")
+    git(place, "commit", "-qm", "first")
+    return place / "package"
 
 
 def test_a_clean_tree_gives_its_commit_and_the_versions(package):
@@ -17,23 +40,13 @@ def test_a_clean_tree_gives_its_commit_and_the_versions(package):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        "package/sub/code.py",
-        "package/sub/code.py staged",
-        "package/new.py",
-        "deleted",
-        "run.py",
-        "studies/one/study.py",
-    ],
+    "change", ["package/sub/code.py", "package/new.py", "run.py", "studies/one/study.py"]
 )
-def test_a_tree_that_differs_is_marked(package, change):
-    if change == "deleted":
-        (package / "sub" / "code.py").unlink()
-    else:
-        (package.parent / change.split()[0]).write_text("x = 2\n")
-    if change.endswith("staged"):
-        git(package, "add", "sub/code.py")
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_a_tree_that_differs_is_marked(package, change, is_staged):
+    (package.parent / change).write_text("x = 2\n")
+    if is_staged:
+        git(package.parent, "add", change)
     assert provenance(package).commit == git(package, "rev-parse", "HEAD") + "-dirty"
 
 

@@ -9,7 +9,6 @@ from turns import turn
 from mars_env.evaluation.counts import count_trees
 from mars_env.evaluation.metrics import estimates, measure
 from mars_env.evaluation.report import build_report
-from mars_env.evaluation.trees import any_right, depth, is_search, judging_tokens
 from mars_env.types import Completion, Grade, Problem, Tree
 
 GRADES = {"r": Grade.correct(), "w": Grade.wrong("no"), "?": Grade.unknown("the sandbox was lost")}
@@ -31,13 +30,6 @@ TREES = [
     tree("b", "0 0 w, 1 0 r, 2 1 w, 3 0 ?", "0"),
     tree("c", "0 1 w, 0.0 0 ?", "0"),
 ]
-
-
-def test_one_tree():
-    assert [is_search(t) for t in TREES] == [True] * 3
-    assert [any_right(t) for t in TREES] == [True, True, None]  # c's ungraded node may be right
-    assert [depth(t) for t in TREES] == [3, 1, 2]
-    assert [judging_tokens(t) for t in TREES] == [11, 8, 4]
 
 
 def test_figures():

@@ -59,22 +59,13 @@ class Engine:
             return web.json_response(payload, status=status, headers={"Retry-After": "3"})
         prompt = tokens_of(json.dumps(body["messages"]))[:50]
         choices = [self._choice(body, name, index) for index in range(body.get("n") or 1)]
-        head = {"id": name, "created": 1, "model": body["model"]}
-        extra = {"prompt_token_ids": prompt} if body.get("return_token_ids") else {}
-        usage = {"prompt_tokens": len(prompt), "completion_tokens": sum(len(c["ids"]) for c in choices)}
-        usage["total_tokens"] = sum(usage.values())
-        shown = [
-            {
-                "index": c["index"],
-                "message": c["message"],
-                "finish_reason": c["finish_reason"],
-                **_extras(body, c),
-            }
-            for c in choices
-        ]
-        return web.json_response(
-            {**head, "object": "chat.completion", "choices": shown, "usage": usage, **extra}
-        )
+        answer = {"id": name, "created": 1, "model": body["model"], "object": "chat.completion"}
+        sampled = sum(len(ids) for (told, _), (ids, _) in self.told.items() if told == name)
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": sampled}
+        answer |= {"choices": choices, "usage": {**usage, "total_tokens": sum(usage.values())}}
+        if body.get("return_token_ids"):
+            answer["prompt_token_ids"] = prompt
+        return web.json_response(answer)
 
     def _choice(self, body, name, index):
         rng = random.Random(f"{body.get('seed')} {body['messages'][-1]} {index}")
@@ -85,17 +76,11 @@ class Engine:
         logprobs = [-round(rng.random() + 0.01, 6) for _ in ids]
         self.told[name, index] = (ids, logprobs)
         reason = "tool_calls" if message.get("tool_calls") else self.reason
-        return {
-            "index": index, "message": message, "ids": ids, "logprobs": logprobs, "finish_reason": reason
-        }  # fmt: skip
-
-
-def _extras(body, choice):
-    extras = {}
-    if body.get("logprobs"):
-        pairs = zip(choice["ids"], choice["logprobs"], strict=True)
-        content = [{"token": chr(i), "logprob": p, "bytes": [], "top_logprobs": []} for i, p in pairs]
-        extras["logprobs"] = {"content": content}
-    if body.get("return_token_ids"):
-        extras["token_ids"] = choice["ids"]
-    return extras
+        choice = {"index": index, "message": message, "finish_reason": reason}
+        if body.get("logprobs"):
+            pairs = zip(ids, logprobs, strict=True)
+            content = [{"token": chr(i), "logprob": p, "bytes": [], "top_logprobs": []} for i, p in pairs]
+            choice["logprobs"] = {"content": content}
+        if body.get("return_token_ids"):
+            choice["token_ids"] = ids
+        return choice

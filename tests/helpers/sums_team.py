@@ -9,7 +9,7 @@ from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, play_all
-from mars_env.types import Problem
+from mars_env.types import Grade, Problem
 
 
 def sums(number):
@@ -60,6 +60,13 @@ def miniature_team():
     from mars_env.miniature.agents import team
 
     return team(load())
+
+
+class ByNumber:
+    """A grader without processes, which virtual time cannot wait for."""
+
+    async def grade(self, problem, text):
+        return Grade.correct() if f"{{{problem.reference}}}" in text else Grade.wrong("another number")
 
 
 class ProcessGrader:

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from mars_env.errors import ConfigError
 from studies.common.head_padding import pad_heads
@@ -27,12 +27,8 @@ def qwen2(tiny_module):  # its projections have biases
     return Qwen2ForCausalLM(Qwen2Config(**SHAPE, tie_word_embeddings=True))
 
 
-def llama(tiny_module):
-    return LlamaForCausalLM(LlamaConfig(**SHAPE, rope_theta=500.0))
-
-
-@pytest.mark.parametrize("make", [qwen3, qwen2, llama])
-@pytest.mark.parametrize("times", [1, 2, 4])
+@pytest.mark.parametrize("make", [qwen3, qwen2])
+@pytest.mark.parametrize("times", [1, 4])
 @torch.no_grad()
 def test_wide_heads_compute_the_same(make, times, tiny_module):
     narrow = randomised(make(tiny_module))

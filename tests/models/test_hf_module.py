@@ -13,7 +13,7 @@ from tiny_models import CHARACTERS, build_tokenizer
 
 from mars_env.errors import ConfigError
 from mars_env.models import HFModel
-from mars_env.models.hf_module import evaluation, validate_context
+from mars_env.models.hf_module import validate_context
 from mars_env.types import Sampling
 
 LIMIT = 24
@@ -126,16 +126,6 @@ def test_kinds_of_attention_by_layer_have_the_shortest_limit():
     config.rope_parameters["full_attention"] = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
     with pytest.raises(ConfigError):
         validate_context(config, 65)
-
-
-def test_modes_are_put_back_also_after_an_error():
-    module = build("default")
-    module.model.layers[0].train()
-    modes = [part.training for part in module.modules()]
-    with pytest.raises(ValueError), evaluation(module):
-        assert not any(part.training for part in module.modules())
-        raise ValueError
-    assert [part.training for part in module.modules()] == modes
 
 
 def test_models_that_ignore_their_cache_or_the_padding_are_refused():

@@ -5,7 +5,6 @@ import random
 
 import pytest
 from aiohttp import web
-from chaos import fail
 from http_app import served
 
 from mars_env.errors import ConfigError, ContextError, ModelError, ServerDown
@@ -15,6 +14,7 @@ from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling
 
 BODIES = {
+    "malformed": '{"choices": [{"message": {"content": "4',
     "empty": '{"choices": []}',
     "wrong types": '{"choices": [{"message": {"content": 7}}]}',
 }
@@ -59,9 +59,14 @@ class Server:
     async def misbehave(self, fault, request, body):
         if callable(fault):
             return fault(body)
+        if isinstance(fault, int):
+            return web.json_response({"error": {"message": "by command"}}, status=fault)
+        if fault in BODIES:
+            return web.Response(text=BODIES[fault])
         if fault == "slow":
             await asyncio.sleep(60)
-        return web.Response(text=BODIES[fault]) if fault in BODIES else await fail(str(fault), request)
+        request.transport.close()
+        return web.Response()
 
     def answer(self, body, chat):
         if self.reply is not None:
@@ -150,9 +155,7 @@ async def test_samples_are_split_over_calls_each_with_its_seed(server):
     assert [body["n"] for body in server.bodies] == [1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    "fault", [408, 429, 500, 503, "malformed", "empty", "wrong types", "closed", "truncated"]
-)
+@pytest.mark.parametrize("fault", [408, 429, 500, 503, "malformed", "empty", "wrong types", "closed"])
 async def test_faults_are_tried_again(server, fault):
     server.faults = [fault, fault]
     model = HTTPModel(server.url, "m", backoff=0.01)
@@ -242,18 +245,17 @@ def test_wrong_options(wrong):
         HTTPModel(**{"base_url": "http://x/v1", "model": "m", **wrong})
 
 
-async def test_an_answer_that_is_too_long_is_an_error_at_once(server):
-    server.reply = {"choices": [{"text": "a" * 5000}]}
-    model = HTTPModel(server.url, "m", max_answer=4000)
-    with pytest.raises(ModelError):
-        await model.complete("p", 1, Sampling())
-    assert len(server.headers) == 1
-
-
-async def test_an_answer_that_would_unpack_is_not_unpacked(server):
-    packed = {"body": gzip.compress(b" " * (1 << 20)), "headers": {"Content-Encoding": "gzip"}}
-    server.refused["p"] = lambda body: web.Response(**packed)
-    model = HTTPModel(server.url, "m", attempts=1, max_answer=5000)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"text": "a" * 5000},
+        {"body": gzip.compress(b" " * (1 << 20)), "headers": {"Content-Encoding": "gzip"}},
+    ],
+    ids=["long", "packed"],
+)
+async def test_an_answer_that_is_too_long_or_would_unpack_is_an_error(server, answer):
+    server.refused["p"] = lambda body: web.Response(**answer)
+    model = HTTPModel(server.url, "m", attempts=1, max_answer=4000)
     with pytest.raises(ModelError):
         await model.complete("p", 1, Sampling())
 
@@ -264,23 +266,6 @@ async def test_a_server_says_what_its_model_can_hold(server):
     assert await model.learn_context() == 40 == model.context
     assert await HTTPModel(server.url, "another").learn_context() is None
     assert await HTTPModel("http://127.0.0.1:9/v1", "m").learn_context() is None
-
-
-async def test_a_list_of_models_that_comes_in_pieces_is_read_whole():
-    async def models(request):
-        listed = [{"id": f"m{i}", "context_length": i + 1, "about": "x" * 2000} for i in range(1000)]
-        response = web.StreamResponse()
-        await response.prepare(request)
-        text = json.dumps({"data": listed}).encode()
-        for begin in range(0, len(text), 300_000):
-            await response.write(text[begin : begin + 300_000])
-        return response
-
-    async with served({"GET /v1/models": models}) as url:
-        model = HTTPModel(f"{url}/v1", "m999")
-        assert await model.learn_context() == 1000
-        [(_, status, body)] = await model.listed()
-    assert status == 200 and len(json.loads(body)["data"]) == 1000
 
 
 @pytest.mark.parametrize(
@@ -302,25 +287,17 @@ async def test_requests_refused_for_their_content_have_unknown_answers(server, c
         assert len(server.bodies) == 2  # trying again would not help
 
 
-async def test_an_error_under_status_200_is_told_in_the_server_s_words(server, monkeypatch):
-    monkeypatch.setenv("MY_KEY", "secret-key-1234")
-    model = HTTPModel(server.url, "m", backoff=0.001, patience=0.1, api_key_env="MY_KEY")
-    server.reply = {"error": {"message": "upstream is busy, secret-key-1234", "code": 504}}
-    with pytest.raises(ServerDown, match=r"upstream is busy, \*\*\*"):
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        ({"error": {"message": "upstream is busy", "code": 504}}, ServerDown),
+        ({"choices": [{"error": {"message": "lost"}, "text": "", "finish_reason": "error"}]}, ServerDown),
+        ({"error": {"message": "no such model", "code": 404}}, ModelError),
+    ],
+)
+async def test_an_error_under_status_200_is_one(server, reply, error):
+    server.reply = reply
+    model = HTTPModel(server.url, "m", backoff=0.001, patience=0.1)
+    with pytest.raises(ModelError) as caught:
         await model.complete("p", 1, Sampling())
-    server.reply = {"choices": [{"error": {"message": "lost"}, "text": "", "finish_reason": "error"}]}
-    with pytest.raises(ServerDown, match="lost"):
-        await model.complete("p", 1, Sampling())
-    server.bodies.clear()
-    server.reply = {"error": {"message": "no such model", "code": 404}}
-    with pytest.raises(ModelError):
-        await model.complete("p", 1, Sampling())
-    server.reply = {"error": {"message": "maximum context length is 40", "code": 400}}
-    [completion] = await model.complete("p", 1, Sampling())
-    assert completion.finish_reason == "context" and len(server.bodies) == 2
-
-
-def test_a_server_without_a_tokenizer_has_no_encode():
-    """So a server whose context is known is not asked how long a prompt is."""
-    assert HTTPModel("http://localhost:1/v1", "m").encode is None
-    assert HTTPModel("http://localhost:1/v1", "m", tokenizer="a name").encode is not None
+    assert type(caught.value) is error

@@ -73,9 +73,11 @@ async def test_token_ids_are_scored_as_they_are(serve):
     assert len(server.bodies) == 2
 
 
-async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(serve):
+@pytest.mark.parametrize("by_name", [False, True])
+async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(serve, tmp_path, by_name):
     tokenizer, server = byte_tokenizer(), await serve()
-    model = HTTPModel(server.url, "m", tokenizer=tokenizer)
+    tokenizer.save_pretrained(tmp_path)
+    model = HTTPModel(server.url, "m", tokenizer=str(tmp_path) if by_name else tokenizer)
     given = model.written("1+1=", "ab", "c")
     scored = await model.score("1+1=", "ab", "c")
     prompt = tokenizer.encode("1+1=")
@@ -84,15 +86,6 @@ async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(se
     assert (scored.prompt_ids, scored.token_ids, scored.text) == (tuple(prompt), tuple(text), "abc")
     assert given.token_ids == scored.token_ids and given.logprobs == ()
     assert len(scored.logprobs) == len(text)
-
-
-async def test_a_tokenizer_is_loaded_from_its_folder(serve, tmp_path):
-    byte_tokenizer().save_pretrained(tmp_path)
-    server = await serve()
-    model = HTTPModel(server.url, "m", tokenizer=tmp_path)
-    assert (await model.score("1+1=", "2")).token_ids[-1] == byte_tokenizer().eos_token_id
-    with pytest.raises(ConfigError):
-        HTTPModel(server.url, "m", tokenizer=str(tmp_path / "none")).written("1", "2")
 
 
 async def test_a_server_that_scores_nothing_is_a_config_error(serve):

@@ -27,31 +27,15 @@ async def ask(model, prompt):
     return answer, asyncio.get_running_loop().time()
 
 
-def ask_all(servers, prompts, hosts=("a",), together=True, **options):
-    """Answers to prompts, asked together or one after the other, and when they came."""
+def ask_all(servers, prompts, hosts=("a",), **options):
+    """Answers to prompts that are asked together, and when they came."""
 
     async def play():
         model = HTTPModel(address(*hosts), "m", **options)
-        calls = [ask(model, prompt) for prompt in prompts]
-        return await asyncio.gather(*calls) if together else [await call for call in calls]
+        return await asyncio.gather(*(ask(model, prompt) for prompt in prompts))
 
     with serving(servers):
         return run_virtual(play())
-
-
-@pytest.mark.parametrize("refusal", [name for name in REFUSALS if name != "unreachable"])
-@pytest.mark.parametrize("together", [True, False], ids=["together", "alone"])
-def test_a_request_that_servers_refuse_is_given_up_and_holds_up_no_other(refusal, together):
-    good = [f"good {i}" for i in range(59)]
-    calm = ask_all(Servers(), [*good], concurrency=8, together=together)
-    servers = Servers(refused=BAD, refusal=refusal)
-    answers = ask_all(servers, [*good[:5], BAD, *good[5:]], concurrency=8, together=together)
-    error, given_up = answers.pop(5)
-    assert type(error) is ModelError and given_up < 600
-    assert [answer for answer, _ in answers] == [answer for answer, _ in calm]
-    if together:
-        assert max(at for _, at in answers) <= 1.5 * max(at for _, at in calm)
-    assert sum(BAD in body for body in servers.bodies) == 6
 
 
 @pytest.mark.parametrize("refusal", ["429", "502", "reset", "unreachable"])
@@ -106,7 +90,7 @@ def test_a_server_that_asks_to_wait_is_not_asked_before():
 @pytest.mark.parametrize("refusal", ["502", "reset", "unreachable"])
 def test_a_dead_server_of_four_costs_at_most_its_own_part(refusal):
     """Four servers of four places; where one refuses everything, at once, the others keep three quarters."""
-    prompts = [f"p {i}" for i in range(1600)]
+    prompts = [f"p {i}" for i in range(800)]
     calm = ask_all(Servers(slots=4), prompts, "abcd", concurrency=24)
     servers = Servers(slots=4, dead=["d"], refusal=refusal)
     answers = ask_all(servers, prompts, "abcd", concurrency=24)
@@ -130,12 +114,6 @@ def test_a_server_that_comes_back_gets_its_share():
     assert servers.requests["d"] > 60
 
 
-def test_a_retry_goes_to_another_server_at_once():
-    servers = Servers(dead=["a", "b"], refusal="429 later")
-    answers = ask_all(servers, ["p", "p", "p"], "abc", backoff=60.0)
-    assert all(isinstance(answer, str) and at < 1.5 for answer, at in answers)
-
-
 def test_each_server_gets_a_request_once_before_any_gets_it_again():
     """Also where a server that has refused it answers others all the time."""
     servers = Servers(seconds=0.02, refused=f"^[ab]: .*{BAD}", refusal="429 later")
@@ -146,7 +124,7 @@ def test_each_server_gets_a_request_once_before_any_gets_it_again():
     assert max(attempts) == 3
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     refused=st.sets(st.integers(0, 29), max_size=10),
     refusal=st.sampled_from([*REFUSALS.values()]).filter(lambda each: each is not REFUSALS["unreachable"]),
@@ -162,3 +140,5 @@ def test_any_refused_requests_cost_themselves_alone(refused, refusal, hosts, con
     calm = [answer for answer, _ in ask_all(Servers(), prompts, hosts, concurrency=concurrency)]
     assert {i for i, answer in enumerate(answers) if type(answer) is ModelError} == refused
     assert all(answers[i] == calm[i] for i in range(30) if i not in refused)
+    if hosts == "a":
+        assert all(sum(f"p{i}!" in body for body in servers.bodies) == 6 for i in refused)

@@ -1,13 +1,10 @@
-import asyncio
 from itertools import count
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError
-from mars_env.models.scripted import ScriptedModel, _words
+from mars_env.models.scripted import ScriptedModel
 from mars_env.testing.model_suite import check_model
 from mars_env.types import Completion, Sampling
 
@@ -46,22 +43,6 @@ async def test_limits_cut_and_are_told(limit, text, reason, tokens):
     [completion] = await ScriptedModel(["a b c"], ids=True).complete("p", 1, Sampling(max_tokens=limit))
     assert (completion.text, completion.finish_reason, len(completion.token_ids)) == (text, reason, tokens)
     assert (completion.token_ids[-1] == 0) == (reason == "stop")
-
-
-@given(st.text())
-def test_words_make_up_the_text(text):
-    assert "".join(_words(text)) == text
-
-
-async def test_each_request_waits_for_the_latency(monkeypatch):
-    waits = []
-
-    async def sleep(seconds):
-        waits.append(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    await ScriptedModel(["x"], latency=0.5).complete("p", 3, Sampling())
-    assert waits == [0.5]
 
 
 async def test_unfit_scripts_are_refused():

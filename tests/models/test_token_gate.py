@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mars_env.models.token_gate import gate_of
 
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=200)
+SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.sampled_from(sorted(DIALECTS))
 ROLES = ("system", "user", "assistant", "user")
 

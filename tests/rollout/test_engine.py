@@ -10,8 +10,8 @@ from mars_env.envs.game_function import GameFunction, GameOptions
 from mars_env.envs.rules import ask
 from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, collect, play, play_all, regrade
-from mars_env.types import Action, Grade
+from mars_env.rollout import Job, collect, play, play_all
+from mars_env.types import Action
 
 PROBLEMS = sums(6)
 GAME = game()
@@ -151,18 +151,6 @@ async def test_closing_early_cancels_what_is_under_way():
     assert len(cancelled) == 5
 
 
-async def test_grading_again_gives_the_same_tree_and_another_grader_another():
-    tree = await played(Guesser(), problem=3, seed=2)
-    assert told(await regrade(tree, GAME)) == told(tree)
-
-    class Strict:
-        async def grade(self, problem, text):
-            return Grade.wrong("nothing pleases me")
-
-    again = await regrade(tree, replace(GAME, grader=Strict()))
-    assert all(turn.grade.score == 0.0 for turn in again.turns if turn.grade)
-
-
 @pytest.mark.parametrize("part", ["grader", "rewards", "team_reward"])
 async def test_a_grader_or_reward_that_waits_for_something_cancelled_gives_none(part):
     class Waits:
@@ -173,17 +161,3 @@ async def test_a_grader_or_reward_that_waits_for_something_cancelled_gives_none(
     given["team_reward"] = waits_for_what_is_cancelled
     tree = await played(Guesser(), replace(GAME, **{part: given[part]}))
     assert not tree.fault and tree.turns[0].reward is None
-
-
-async def test_a_tree_that_is_cancelled_from_outside_ends():
-    class Waits(Guesser):
-        async def act(self, observation, n, seed):
-            acting.set()
-            await asyncio.get_running_loop().create_future()
-
-    acting = asyncio.Event()
-    task = asyncio.create_task(played(Waits()))
-    await acting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task

@@ -12,14 +12,13 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
-from sums_team import script, stored, sums, team, told
+from sums_team import ByNumber, script, stored, sums, team, told
 
 from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct, team_outcome
 from mars_env.errors import StoreError
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, PipelineSettings, Store, collect, groups_of, read_run
 from mars_env.rollout.pipeline import Training, pipeline
-from mars_env.types import Grade
 
 PROBLEMS = sums(3)
 STEPS = [[Job(problem, sample) for problem in PROBLEMS] for sample in range(2)]
@@ -27,16 +26,9 @@ JOBS = [job for step in STEPS for job in step]
 FILES = ("turns.jsonl", "trees.jsonl")
 
 
-class Numbers:
-    """A grader without processes."""
-
-    async def grade(self, problem, text):
-        return Grade.correct() if f"{{{problem.reference}}}" in text else Grade.wrong("another number")
-
-
 GAME = Game(
     solve_verify_correct(schedule="training"),
-    Numbers(),
+    ByNumber(),
     grower=grouped(GroupedSettings(group=3, branches=2)),
     team_reward=team_outcome,
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sums_team import script, sums, told
+from sums_team import ByNumber, script, sums, told
 from virtual_servers import Servers, address, serving
 
 from benchmarks.simulator import run_virtual
@@ -20,17 +20,10 @@ from mars_env.rollout import Job, Store, collect, play_all, read_run
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_samples
 from mars_env.text import describe_error
-from mars_env.types import Action, Completion, Grade, Sampling, Verdict
+from mars_env.types import Action, Completion, Sampling, Verdict
 
 PROBLEMS = sums(4)
 WAIT = 1000.0
-
-
-class ByNumber:
-    """A grader without processes, which virtual time cannot wait for."""
-
-    def grade(self, problem, text):
-        return Grade.correct() if problem.reference in text else Grade.wrong("another number")
 
 
 GROUPED = Game(

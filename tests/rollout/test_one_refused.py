@@ -18,7 +18,7 @@ from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.evaluation.run import play_plan
 from mars_env.models import HTTPModel
 from mars_env.problems import ProblemSet
-from mars_env.rollout import Job, play_all, read_run
+from mars_env.rollout import Job, collect, play_all, read_run
 from mars_env.types import Grade
 
 PROBLEMS = sums(60)
@@ -68,7 +68,7 @@ def test_the_others_come_in_time_and_the_report_names_it(refusal):
     assert report.bounds == (59 / 60, 1.0) and "59 of 60 episodes finished" in report.headline
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     refused=st.sets(st.integers(0, 59), max_size=12),
     refusal=st.sampled_from([name for name in REFUSALS if name != "unreachable"]),
@@ -135,19 +135,13 @@ def test_an_outage_ends_the_run_after_the_patience_and_loses_nothing(tmp_path):
     assert not report.counts.lost
 
 
-def test_a_slow_turn_of_one_tree_ends_with_its_own_time():
+def test_a_turn_of_one_tree_ends_with_its_own_time():
+    class Slow:
+        policy = "slow"
+
+        async def act(self, observation, n, seed):
+            await asyncio.sleep(1000)
+
     game = replace(GAME, turn_timeout=5.0)
-
-    async def play_game(seconds):
-        class Slow:
-            policy = "p"
-
-            async def act(self, observation, n, seed):
-                await asyncio.sleep(seconds if BAD.statement in observation["problem"] else 1)
-                raise KeyError("answer")
-
-        return [tree async for tree in play_all(game, {"solver_0": Slow()}, [Job(BAD)], seed=0)]
-
-    [late], [raised] = run_virtual(play_game(1000)), run_virtual(play_game(1))
-    assert "TimeoutError" in late.fault
-    assert "KeyError" in raised.fault and "test_one_refused.py" in raised.fault
+    [late] = run_virtual(collect(game, {"solver_0": Slow()}, [Job(BAD)], seed=0))
+    assert "no action within 5 s" in late.fault

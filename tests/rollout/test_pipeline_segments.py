@@ -1,6 +1,5 @@
 import asyncio
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
@@ -87,16 +86,6 @@ async def test_a_context_that_is_full_ends_a_completion():
     assert own.finish_reason == "length"
     with pytest.raises(ContextError):
         await model.complete([5], 1, Sampling(max_tokens=100, overflow="refuse"))
-
-
-async def test_a_context_that_no_one_tells_ends_a_completion_all_the_same():
-    """The segment that finds no room is empty; what was sampled before stays, and says why it ended."""
-    inner = Automaton(context=21)
-    untold = SimpleNamespace(complete=inner.complete)
-    [completion] = await SegmentedModel(untold, 5, decode=inner.decode).complete(
-        [5], 1, Sampling(max_tokens=99)
-    )
-    assert (completion.completion_tokens, completion.finish_reason) == (20, "context")
 
 
 async def test_versions_are_kept_for_each_token():
@@ -197,10 +186,9 @@ async def test_hfmodel_is_the_same_in_segments():
     prompt = inner.encode("3*(4+5)=")
     sampling = Sampling(max_tokens=24, temperature=0.0)
     [expected] = await inner.complete(prompt, 1, sampling)
-    for segment in (5, 8):
-        [got] = await SegmentedModel(inner, segment).complete(prompt, 1, sampling)
-        assert got.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
-        assert replace(got, logprobs=()) == replace(expected, logprobs=())
+    [got] = await SegmentedModel(inner, 5).complete(prompt, 1, sampling)
+    assert got.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
+    assert replace(got, logprobs=()) == replace(expected, logprobs=())
 
 
 @pytest.mark.parametrize("context", [10**6, 20])

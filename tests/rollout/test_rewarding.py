@@ -11,7 +11,6 @@ from small_runs import ABOUT
 from sums_team import stored
 from turns import SAMPLED, turn
 
-import mars_env
 from benchmarks.simulator import run_virtual
 from mars_env.agents import make_agents
 from mars_env.envs import Game, GroupedSettings, grouped, solve, solve_verify_correct
@@ -79,12 +78,11 @@ class Rude(Exception):
         raise ValueError("no words")
 
 
-def rude(*_):
-    raise Rude
+def raising(error):
+    def fails(*_):
+        raise error
 
-
-def stops(*_):
-    raise StopIteration
+    return fails
 
 
 async def raises_later(*_):
@@ -96,21 +94,6 @@ def giving(value):
     return lambda *_: value
 
 
-async def later(*_):
-    await asyncio.sleep(0)
-    return "x"
-
-
-FAILS = {
-    "raises": (failing, "raised RuntimeError: my bug"),
-    "raises later": (raises_later, "raised TimeoutError: later"),
-    "rude": (rude, "raised Rude"),
-    "stops": (stops, "raised StopIteration"),
-    "string": (giving("0.5"), "'0.5'"),
-    "nan": (giving(math.nan), "nan"),
-    "later": (later, "'x'"),
-}
-
 FINE = [1, True, 0.25, np.float32(0.5), np.int64(2), np.bool_(True), Fraction(1, 4)]
 
 
@@ -119,48 +102,6 @@ async def run(game, out=None, agents=AGENTS, problems=PROBLEMS):
         return await collect(game, agents, list(map(Job, problems)), seed=0)
     trees = [tree async for tree in stored(out, game, agents, map(Job, problems), problems, seed=0)]
     return sorted(trees, key=lambda tree: tree.id)
-
-
-@pytest.mark.parametrize("name", FAILS)
-async def test_a_step_reward_that_fails_is_none_with_its_reason(tmp_path, name):
-    reward, why = FAILS[name]
-    trees = await run(replace(GAME, rewards={"solver": reward}), tmp_path / "run")
-    for tree in trees:
-        (turn,) = tree.turns
-        fault = turn.info[REWARD_FAULT]
-        assert turn.reward is None and why in fault
-        assert ("raised" in why) == (f" ({Path(__file__).name}, line " in fault)
-        assert turn.grade is not None and not tree.fault  # the turn is kept, its grade stands
-    assert read_run(tmp_path / "run").trees == tuple(trees)
-    report = build_report(trees, ABOUT)
-    assert report.counts.reward_faults == {"solver": {fault: 4}}
-    assert any(fault in note for note in report.notes)
-    json.loads(report.json_text(), parse_constant=pytest.fail)
-
-
-async def fails_later(tree):
-    return {turn.id: "x" for turn in tree.turns}
-
-
-@pytest.mark.parametrize(
-    "team",
-    [failing, rude, raises_later, fails_later, lambda tree: {"0": "0.5"}, lambda tree: {"0": math.nan}],
-)
-async def test_a_team_reward_that_fails_is_none_for_every_turn_it_rewards(tmp_path, team):
-    trees = await run(replace(GAME, team_reward=team), tmp_path / "run")
-    for tree in trees:
-        (turn,) = tree.turns
-        assert turn.reward is None
-        assert turn.info[REWARD_FAULT].startswith("the team reward")
-        assert tree.info[REWARD_FAULTS] == {"0": turn.info[REWARD_FAULT]}
-    assert read_run(tmp_path / "run").trees == tuple(trees)
-    assert sum(build_report(trees, ABOUT).counts.reward_faults["solver"].values()) == 4
-
-
-@pytest.mark.parametrize("given", [None, 1.0, "0", {"9": 1.0}, [("0", 1.0)]], ids=str)
-async def test_a_team_reward_of_another_form_is_no_reward(given):
-    (tree,) = await run(replace(GAME, team_reward=lambda tree: given), problems=PROBLEMS[:1])
-    assert tree.turns[0].reward is None and "the team reward failed" in tree.turns[0].info[REWARD_FAULT]
 
 
 async def test_a_tree_that_a_fault_has_ended_has_no_team_rewards(tmp_path):
@@ -184,6 +125,43 @@ async def test_a_tree_that_a_fault_has_ended_has_no_team_rewards(tmp_path):
     assert [turn.reward for turn in (await regrade(tree, game)).turns] == [None]
 
 
+@pytest.mark.parametrize(
+    ("reward", "why"),
+    [
+        (failing, f"raised RuntimeError: my bug ({Path(__file__).name}, line "),
+        (raises_later, "raised TimeoutError: later"),
+        (raising(Rude()), "raised Rude"),
+        (raising(StopIteration()), "raised StopIteration"),
+        (giving("0.5"), "'0.5'"),
+        (giving(math.nan), "nan"),
+    ],
+)
+async def test_a_step_reward_that_fails_is_none_with_its_reason(tmp_path, reward, why):
+    trees = await run(replace(GAME, rewards={"solver": reward}), tmp_path / "run")
+    for tree in trees:
+        (turn,) = tree.turns
+        fault = turn.info[REWARD_FAULT]
+        assert turn.reward is None and why in fault
+        assert turn.grade is not None and not tree.fault  # the turn is kept, its grade stands
+    assert read_run(tmp_path / "run").trees == tuple(trees)
+    report = build_report(trees, ABOUT)
+    assert report.counts.reward_faults == {"solver": {fault: 4}}
+    json.loads(report.json_text(), parse_constant=pytest.fail)
+
+
+FORMS = [None, 1.0, "0", {"9": 1.0}, [("0", 1.0)], {"0": "0.5"}, {"0": math.nan}]
+
+
+@pytest.mark.parametrize("team", [raises_later, raising(Rude()), *map(giving, FORMS)])
+async def test_a_team_reward_that_fails_is_none_for_every_turn_it_rewards(tmp_path, team):
+    (tree,) = await run(replace(GAME, team_reward=team), tmp_path / "run", problems=PROBLEMS[:1])
+    (turn,) = tree.turns
+    assert turn.reward is None
+    assert turn.info[REWARD_FAULT].startswith("the team reward")
+    assert tree.info[REWARD_FAULTS] == {"0": turn.info[REWARD_FAULT]}
+    assert read_run(tmp_path / "run").trees == (tree,)
+
+
 @pytest.mark.parametrize("value", FINE, ids=repr)
 async def test_any_finite_number_is_a_reward_and_stored_as_a_float(tmp_path, value):
     game = replace(GAME, rewards={"solver": giving(value)})
@@ -199,16 +177,6 @@ def test_an_async_reward_that_never_answers_does_not_hang_the_run():
     game = replace(GAME, rewards={"solver": waits}, grading_timeout=10.0)
     (tree,) = run_virtual(run(game, problems=PROBLEMS[:1]))
     assert "no answer within 10 s" in tree.turns[0].info[REWARD_FAULT]
-
-
-def test_gymnasium_is_told_that_a_reward_is_unknown():
-    env = mars_env.make("arithmetic-solve-verify-correct", schedule="training", rewards={"verifier": failing})
-    partners = {"solver_0": lambda seen: "\\boxed{5}", "corrector_0": lambda seen: "\\boxed{5}"}
-    view = mars_env.as_gymnasium(env, learner="verifier_0", partners=partners)
-    view.reset(seed=0)
-    _, reward, _, _, info = view.step("Correctness: Wrong")
-    assert reward == 0.0 and info["reward_unknown"] and "my bug" not in repr(info)
-    assert "my bug" in env.tree.turns[1].info[REWARD_FAULT]  # only the record says why
 
 
 async def test_grading_again_with_a_mended_reward_takes_the_reason_away():

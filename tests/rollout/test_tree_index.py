@@ -5,7 +5,6 @@ from sums_team import sums
 
 from mars_env.errors import StoreError
 from mars_env.rollout import Store, read_run
-from mars_env.rollout.store import TURNS
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.types import Action, Tree, Turn
 
@@ -35,15 +34,3 @@ def test_a_tree_is_found_before_and_after_others_are_written(tmp_path):
     assert [index.tree(tree.id, tree.problem) for tree in read_run(tmp_path).trees] == [
         *read_run(tmp_path).trees
     ]
-
-
-def test_no_row_of_another_tree_is_read(tmp_path):
-    with Store(tmp_path, {}, PROBLEMS) as store:
-        for problem in PROBLEMS:
-            write(store, tree_of(problem))
-    index = TreeIndex(tmp_path)
-    first, _, third = (tmp_path / TURNS).read_bytes().splitlines(keepends=True)
-    (tmp_path / TURNS).write_bytes(first + b"x" * len(first[:-1]) + b"\n" + third)
-    assert index.tree("sum/2#0", PROBLEMS[2]) == tree_of(PROBLEMS[2])
-    with pytest.raises(StoreError):
-        read_run(tmp_path)

@@ -1,14 +1,12 @@
+import pytest
+
 from mars_env.search import Search, SearchSettings
 
 
-def make(algorithm, calls, **options):
-    settings = SearchSettings(algorithm=algorithm, calls=calls, options=options, stop_at=None)
-    return Search(settings, ("a", "b"), seed=0)
-
-
-def play(search, k=1, scores=None):
+def play(algorithm, calls, k=1, scores=None, **options):
     """Who was asked for what, wave by wave; nodes have score 0 where nothing else is given."""
-    waves = []
+    settings = SearchSettings(algorithm=algorithm, calls=calls, options=options, stop_at=None)
+    search, waves = Search(settings, ("a", "b"), seed=0), []
     while asks := search.ask(k):
         waves.append([(ask.parent, ask.agent) for ask in asks])
         for ask in asks:
@@ -16,30 +14,26 @@ def play(search, k=1, scores=None):
     return waves
 
 
-def test_best_of_n_is_n_fresh_starts_by_turns():
-    assert play(make("best-of-n", 5), k=4) == [
-        [(None, "a"), (None, "b"), (None, "a"), (None, "b")],
-        [(None, "a")],
-    ]
+FRESH = [(None, "a"), (None, "b"), (None, "a"), (None, "b")]
 
 
-def test_refinement_is_a_chain_by_turns():
-    assert play(make("refinement", 4), k=4) == [[(None, "a")], [(0, "b")], [(1, "a")], [(2, "b")]]
-
-
-def test_a_lost_refinement_is_tried_again_by_the_next_agent():
-    assert play(make("refinement", 4), scores={1: None}) == [
-        [(None, "a")],
-        [(0, "b")],
-        [(0, "a")],
-        [(2, "b")],
-    ]
+@pytest.mark.parametrize(
+    ("algorithm", "calls", "k", "scores", "waves"),
+    [
+        ("best-of-n", 5, 4, {}, [FRESH, [(None, "a")]]),
+        ("refinement", 4, 4, {}, [[(None, "a")], [(0, "b")], [(1, "a")], [(2, "b")]]),
+        # what was lost is tried again by the next agent
+        ("refinement", 4, 1, {1: None}, [[(None, "a")], [(0, "b")], [(0, "a")], [(2, "b")]]),
+    ],
+)
+def test_fresh_starts_and_chains_are_by_turns(algorithm, calls, k, scores, waves):
+    assert play(algorithm, calls, k, scores) == waves
 
 
 def parents(scores, samples, keep, calls):
     """The parents of a search by tree of thoughts, wave by wave."""
-    search = make("tree-of-thoughts", calls, samples=samples, keep=keep)
-    return [[parent for parent, _ in wave] for wave in play(search, 9, scores)]
+    waves = play("tree-of-thoughts", calls, 9, scores, samples=samples, keep=keep)
+    return [[parent for parent, _ in wave] for wave in waves]
 
 
 def test_the_best_thoughts_of_each_level_get_children():

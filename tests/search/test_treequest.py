@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made_by_make import needed
 
-from mars_env.errors import ConfigError, MissingExtra
+from mars_env.errors import ConfigError
 from mars_env.search import Search, SearchSettings
 from mars_env.testing.search_suite import check_search
 
@@ -69,18 +69,3 @@ def test_what_it_does_not_have_is_refused(treequest):
         Search(SearchSettings(algorithm="treequest:ABMCTSZ"), AGENTS, seed=0)
     with pytest.raises(ConfigError):
         Search(SearchSettings(algorithm="treequest:ABMCTSA", options={"colour": 1}), AGENTS, seed=0)
-
-
-def test_ab_mcts_m_runs_and_resumes_or_says_what_it_needs(treequest):
-    settings = SearchSettings(
-        algorithm="treequest:ABMCTSM", options={"max_process_workers": 1}, calls=4, stop_at=None, wave=1
-    )
-    try:
-        search = Search(settings, AGENTS, seed=0)
-    except MissingExtra as error:
-        assert "abmcts-m" in str(error)
-        pytest.skip("AB-MCTS-M needs treequest[abmcts-m] (PyMC and JAX), which is not installed")
-    while asks := search.ask(1):
-        search.tell(asks[0].id, 0.5)
-        search = Search.load(search.state_dict())
-    assert list(search.scores.values()) == [0.5] * 4

@@ -271,10 +271,12 @@ async def test_why_a_turn_cannot_be_trained_on_is_told_at_the_first(tmp_path, la
 
 
 async def test_processed_log_probabilities_are_of_any_temperature(tmp_path):
-    async with Engine() as engine:
-        recorder = Recorder(engine.url, tmp_path, logprobs="processed")
-        async with recorder, client(recorder) as who:
-            await say(who, user("q"), temperature=0.5)
+    async with (
+        Engine() as engine,
+        Recorder(engine.url, tmp_path, logprobs="processed") as recorder,
+        client(recorder) as who,
+    ):
+        await say(who, user("q"), temperature=0.5)
     assert [turn.trainable for turn in by_answer(tmp_path).values()] == [True]
 
 
@@ -301,31 +303,21 @@ async def test_rewards_by_id_by_function_and_by_a_grader(tmp_path):
         attach_rewards(tmp_path, {ids[0]: float("nan")})
 
 
-async def test_view_and_export_read_a_recorded_run(tmp_path):
-    async with (
-        Engine() as engine,
-        Recorder(engine.url, tmp_path / "run") as recorder,
-        client(recorder) as who,
-    ):
+async def test_rewards_of_a_file_are_attached_once(tmp_path):
+    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
         for _ in range(2):
             await say(who, user("q"), seed=1)
-    rewards = [{"id": name, "reward": i} for i, name in enumerate(sorted(by_answer(tmp_path / "run")))]
-    (tmp_path / "rewards.jsonl").write_text("\n".join(map(json.dumps, rewards)))
-    run_cli("reward", tmp_path / "run", "--rewards", tmp_path / "rewards.jsonl")
-    (tmp_path / "twice.jsonl").write_text(
-        "\n".join(map(json.dumps, [rewards[0], {**rewards[0], "reward": 9}]))
-    )
-    twice = run_cli("reward", tmp_path / "run", "--rewards", tmp_path / "twice.jsonl", code=2)
-    assert "has a reward already" in " ".join(twice.split())
-    assert sorted(turn.reward for turn in by_answer(tmp_path / "run").values()) == [0.0, 1.0]
-    run_cli("view", tmp_path / "run", "--out", tmp_path / "page.html")
-    assert "so it is" in (tmp_path / "page.html").read_text()
-    run_cli("export", tmp_path / "run", tmp_path / "turns.parquet", "--format", "parquet")
-    assert (tmp_path / "turns.parquet").stat().st_size > 0
+    rewards = [{"id": name, "reward": i} for i, name in enumerate(sorted(by_answer(tmp_path)))]
+    file = tmp_path / "rewards.jsonl"
+    file.write_text("\n".join(map(json.dumps, rewards)))
+    run_cli("reward", tmp_path, "--rewards", file)
+    file.write_text("\n".join(map(json.dumps, [rewards[0], {**rewards[0], "reward": 9}])))
+    run_cli("reward", tmp_path, "--rewards", file, code=2)
+    assert sorted(turn.reward for turn in by_answer(tmp_path).values()) == [0.0, 1.0]
 
 
 async def test_a_killed_recorder_loses_nothing_that_a_program_has_seen(tmp_path):
-    """SIGKILL while eight programs talk through it, twice; then it goes on in the same run."""
+    """SIGKILL while four programs talk through it; then it goes on in the same run."""
     seen = {}
     async with Engine() as engine:
         engine.delay = 0.01
@@ -347,8 +339,8 @@ async def test_a_killed_recorder_loses_nothing_that_a_program_has_seen(tmp_path)
                             text, name = answer.choices[0].message.content, answer.id
                         seen[name] = text
 
-            programs = [asyncio.create_task(talk(number)) for number in range(8)]
-            enough = len(seen) + 24
+            programs = [asyncio.create_task(talk(number)) for number in range(4)]
+            enough = len(seen) + 12
             while len(seen) < enough:
                 await asyncio.sleep(0.01)
                 assert process.returncode is None

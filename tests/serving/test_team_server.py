@@ -82,10 +82,7 @@ async def test_a_stream_tells_of_each_turn_in_comments_and_ends_with_the_answer(
             session.post(f"{server.url}/chat/completions", json=body) as answer,
         ):
             lines = (await answer.text()).split("\n\n")
-    comments = [line for line in lines if line.startswith(":")]
-    assert len(comments) == 5
-    assert comments[1].startswith(": verifier_0 (turn 0.0): judges it correct, ")
-    assert lines[5].startswith("data: {")
+    assert all(line.startswith(":") for line in lines[:5]) and lines[5].startswith("data: {")
     assert lines[-2] == "data: [DONE]"
 
 
@@ -139,26 +136,7 @@ async def test_what_a_team_cannot_do_is_refused(messages, options):
             await ask(who, *messages, **options)
 
 
-async def test_a_conversation_is_one_question():
-    seen = []
-
-    def noted(observation):
-        seen.append(observation["problem"])
-        return "Correctness: Correct \\boxed{9}"
-
-    said = [QUESTION, {"role": "assistant", "content": "4"}, {"role": "user", "content": "And 4 + 5?"}]
-    async with serving(noted) as server, client(server) as who:
-        await ask(who, {"role": "system", "content": "Be brief."}, *said)
-    assert seen[0].splitlines()[::2] == [
-        "Be brief.",
-        "Answer the last message of this conversation.",
-        "User: What is 2 + 2?",
-        "Assistant: 4",
-        "User: And 4 + 5?",
-    ]
-
-
-async def test_a_conversation_may_hold_calls_of_tools():
+async def test_a_conversation_with_calls_of_tools_is_one_question():
     seen = []
 
     def noted(observation):
@@ -166,17 +144,16 @@ async def test_a_conversation_may_hold_calls_of_tools():
         return "Correctness: Correct \\boxed{9}"
 
     call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 2}'}}
-    said = [
-        QUESTION,
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c1", "content": "4"},
-        {"role": "user", "content": "So?"},
-    ]
+    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "4"}
+    last = {"role": "user", "content": "And 4 + 5?"}
     async with serving(noted) as server, client(server) as who:
-        await ask(who, *said)
+        await ask(who, {"role": "system", "content": "Be brief."}, QUESTION, asks, result, last)
         with pytest.raises(openai.BadRequestError):
-            await ask(who, QUESTION, {"role": "assistant", "content": 7, "tool_calls": [call]}, said[-1])
-    assert '{"name": "add", "arguments": {"a": 2}}' in seen[0] and "Tool: 4" in seen[0]
+            await ask(who, QUESTION, {**asks, "content": 7}, last)
+    texts = ("Be brief.", "User: What is 2 + 2?", '{"name": "add", "arguments": {"a": 2}}', "Tool: 4")
+    places = [seen[0].index(text) for text in (*texts, "User: And 4 + 5?")]
+    assert places == sorted(places)
 
 
 async def test_keys_are_asked_for():
@@ -186,11 +163,6 @@ async def test_keys_are_asked_for():
         async with client(server, "third") as who:
             with pytest.raises(openai.AuthenticationError):
                 await ask(who)
-        async with aiohttp.ClientSession() as session:
-            root = server.url.removesuffix("/v1")
-            for path, status in (("/health", 200), ("/v1/models", 401)):
-                async with session.get(root + path) as answer:
-                    assert answer.status == status
         assert server.counters.snapshot().episodes == 1
 
 
@@ -269,9 +241,7 @@ async def test_a_search_with_public_tests_answers_programs():
         answer = await ask(who, model="tree-search", extra={"mars_env": {"tests": tests}})
         with pytest.raises(openai.BadRequestError):
             await ask(who, model="tree-search")
-    [told] = answer.model_extra["mars_env"]
-    assert told["confidence"] == 1.0
-    assert told["grounds"] == "its score by the public tests"
+    assert answer.model_extra["mars_env"][0]["confidence"] == 1.0
     assert "[::-1]" in answer.choices[0].message.content
 
 

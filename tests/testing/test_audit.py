@@ -64,13 +64,9 @@ def in_prose(text, problem):
     ("pays", "policies"),
     [
         (in_prose, {PLANTED, "all small integers"}),
-        (lambda text, problem: not text.strip(), {"empty"}),
-        (lambda text, problem: problem.statement in text, {"the statement"}),
         (lambda text, problem: "official check" in text, {CONTROL}),
-        (lambda text, problem: "no such tool" in text, {"broken tool call"}),
         (lambda text, problem: "boxed" in text, {"a wrong answer", INTEGER, "the statement"}),
         (lambda text, problem: text == r"\boxed{7}", {INTEGER}),
-        (lambda text, problem: "Correctness: Correct" in text, {CORRECT}),
     ],
 )
 def test_graders_that_pay_for_nothing(pays, policies):
@@ -140,16 +136,17 @@ def test_sound_rewards_have_no_finding(parts):
     assert {row.role for row in report.rows} == {"solver", "verifier", "corrector"}
 
 
-BUILT_IN = [
-    (problems, rules)
-    for problems in ("aime", "arithmetic", "programs")
-    for rules in ("solve", "self-refine", "solve-verify-correct", "tree-search")
-]
-
-
-@pytest.mark.parametrize(("problems", "rules"), BUILT_IN)
-def test_the_built_in_environments_pass(problems, rules):
-    report = audit(f"{problems}-{rules}", limit=2)
+@pytest.mark.parametrize(
+    "env_id",
+    [
+        *(f"arithmetic-{game}" for game in ("solve", "self-refine", "solve-verify-correct", "tree-search")),
+        "aime-solve-verify-correct",
+        "programs-solve-verify-correct",
+        "programs-tree-search",
+    ],
+)
+def test_the_built_in_environments_pass(env_id):
+    report = audit(env_id, limit=2)
     assert report.rows and not report.findings and not report.not_audited
 
 
@@ -160,16 +157,15 @@ def test_a_team_reward_that_pays_everybody():
     assert policies == {*texts_by_policy(SUMS[0]), COPY} - {KNOWS}
 
 
-def test_verifiers_read_as_many_right_as_wrong_solutions():
-    rows = {row.policy: row for row in team().rows if row.role == "verifier"}
-    for verdict in (CORRECT, WRONG):
-        assert rows[verdict].reward == rows[verdict].chance == 0.5
-    assert rows[KNOWS].reward == 1
-
-
-def test_an_integer_may_be_the_reference():
-    rows = {row.policy: row for row in team().rows if row.role == "solver"}
-    assert rows[INTEGER].reward == rows[INTEGER].chance == 0.05
+def test_what_chance_pays_is_known_exactly():
+    """Verifiers read as many right as wrong solutions; one of the small integers is a reference."""
+    rows = {(row.role, row.policy): row for row in team().rows}
+    for chance, place in (
+        *((0.5, ("verifier", verdict)) for verdict in (CORRECT, WRONG)),
+        (0.05, ("solver", INTEGER)),
+    ):
+        assert rows[place].reward == rows[place].chance == chance
+    assert rows["verifier", KNOWS].reward == 1
 
 
 def test_a_text_that_makes_its_own_verdict_unknown():
@@ -202,16 +198,6 @@ def test_tests_that_assert_nothing_pay_a_program_without_a_result():
     assert not audit("programs-solve", problems=[code_problem_from_row(TWICE)]).findings
 
 
-def test_a_grader_of_programs_that_accepts_the_end():
-    class EndsWell:
-        async def grade(self, problem, text):
-            passed = "exit" in text.lower() or problem.reference["solutions"][0] in text
-            return Grade.correct() if passed else Grade.wrong("a test failed")
-
-    report = audit("programs-solve", problems=[code_problem_from_row(TWICE)], grader=EndsWell())
-    assert ("solver", "program ends at once") in found(report)
-
-
 @given(data=st.data())
 @settings(max_examples=20, deadline=None)
 def test_whichever_text_is_paid_is_found(data):
@@ -220,13 +206,6 @@ def test_whichever_text_is_paid_is_found(data):
     text = data.draw(st.sampled_from(policies[policy]))
     report = audit("arithmetic-solve", problems=SUMS[:1], grader=Paying(lambda written, _: written == text))
     assert ("solver", policy) in found(report)
-
-
-@given(st.integers(-99, 999), st.integers(1, 999))
-@settings(max_examples=20, deadline=None)
-def test_nothing_is_found_in_sums(a, b):
-    problem = Problem("p", f"What is ${a} + {b}$?", str(a + b))
-    assert not audit("arithmetic-solve", problems=[problem]).findings
 
 
 def judged_by(model):
@@ -248,25 +227,6 @@ def test_a_model_that_judges_is_asked_only_if_agents_are_given():
     assert asked and ("solver", "random text") in found(report)
 
 
-def test_roles_that_never_act_are_not_audited():
-    report = audit("reports-spell", limit=2)
-    assert not report.findings
-    assert {reason.partition(",")[0] for reason in report.not_audited} == {
-        "questioner",
-        "responder",
-        "verifier",
-    }
-
-
-def test_agents_play_the_other_roles():
-    report = audit("reports-spell", limit=1, agents={
-        "questioner": lambda observation: '{"question": "How many people work there?", "answer": 17}',
-        "responder": lambda observation: "17",
-        "verifier": lambda observation: "YES",
-    })  # fmt: skip
-    assert ("responder", "random text") in found(report)
-
-
 def test_a_role_with_texts_of_its_own_form():
     class Plain:
         async def grade(self, problem, text):
@@ -281,5 +241,14 @@ def test_a_role_with_texts_of_its_own_form():
     assert not audit("arithmetic-solve", problems=SUMS, grader=Plain(), knows=knows).findings
 
 
-def test_the_same_audit_gives_the_same_report():
-    assert team() == team()
+def test_roles_that_never_act_are_not_audited_unless_agents_play_the_others():
+    report = audit("reports-spell", limit=2)
+    assert not report.findings
+    roles = {reason.partition(",")[0] for reason in report.not_audited}
+    assert roles == {"questioner", "responder", "verifier"}
+    report = audit("reports-spell", limit=1, agents={
+        "questioner": lambda observation: '{"question": "How many people work there?", "answer": 17}',
+        "responder": lambda observation: "17",
+        "verifier": lambda observation: "YES",
+    })  # fmt: skip
+    assert ("responder", "random text") in found(report)

@@ -25,12 +25,12 @@ def grader():
 @pytest.mark.parametrize("part", range(4))
 def test_copies_of_every_embedded_template(grader, part):
     for name in sorted(TEMPLATES)[part::4]:
-        check_copies(grader, load_problems("aime", n=8, template=name))
+        check_copies(grader, load_problems("aime", n=4, template=name))
 
 
 @pytest.mark.parametrize("name", ["arithmetic", "aime"])
 def test_copies_of_the_other_embedded_sets(grader, name):
-    check_copies(grader, load_problems(name, n=20))
+    check_copies(grader, load_problems(name, n=10))
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared sets are not beside this checkout")
@@ -57,22 +57,6 @@ def test_copies_of_real_sets(grader, name):
 def test_copies_of_typical_questions(grader, statement, reference):
     assert copies(statement)
     check_copies(grader, [Problem("p", statement, reference)])
-
-
-@pytest.mark.parametrize(
-    ("statement", "copy"),
-    [
-        ("Work modulo 1000. Start with a = 7. Then b = a - 9, c = b + 2. What is c?", r"((7) - 9) + 2"),
-        (
-            "Find the remainder when $2^{9} + 3^{7}$ is divided by $1000$.",
-            r"\left(2^{9} + 3^{7}\right) \bmod 1000",
-        ),
-        ("What is the product of $7!$ and $2^5$?", r"(7!) \cdot (2^5)"),
-        ("Solve $2x+1 < 7$.", "2x+1 < 7"),
-    ],
-)
-def test_what_copies_are(statement, copy):
-    assert copy in copies(statement)
 
 
 def test_a_grader_that_pays_for_a_copy_fails():
