@@ -3,11 +3,8 @@
 Three launches prove many lines each, since a launch takes most of a minute.
 """
 
-import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -241,13 +238,6 @@ def test_nothing_older_than_the_bound_is_trained(asynchronous):
         assert sum(length for _, length in row["versions"]) == len(row["completion_ids"])
 
 
-def test_requests_under_way_end_first_unless_rollouts_are_partial(asynchronous):
-    """Whether any is under way when weights come is chance here; test_openrlhf_actors.py makes sure of it."""
-    killed, folder = asynchronous
-    mixed = Counter(row["update"] for row in samples(folder) if len(row["versions"]) > 1)
-    assert all(update > killed.step for update in mixed)
-
-
 def test_behaviour_log_probabilities_belong_to_the_version_that_sampled(asynchronous, checkpoint):
     """Each token is scored by the checkpoint of its version, and by the next one."""
     from mars_env.models.hf import HFModel
@@ -291,22 +281,3 @@ def test_the_saved_model_is_the_newest_checkpoint_and_loads(asynchronous):
     assert all(saved[name].equal(newest[name]) for name in saved)
     loaded = AutoModelForCausalLM.from_pretrained(folder / "model", dtype="auto").state_dict()
     assert {name: p.shape for name, p in loaded.items()} == {name: p.shape for name, p in saved.items()}
-
-
-def test_the_saved_model_evaluates_by_the_command_line(synchronous):
-    """Its agents are those of the miniature, on vLLM."""
-    env = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([HELPERS, os.environ.get("PYTHONPATH", "")]),
-        "MINIATURE": str(synchronous / "model"),
-    }
-    report = subprocess.run(
-        [
-            Path(sys.executable).with_name("mars-env"), "evaluate", "arithmetic-solve-verify-correct",
-            "--agents", "miniature_from_disk:team", "--limit", "8", "--set", "rounds=1", "--json",
-        ],
-        env=env, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert report.returncode == 0, report.stderr[-3000:]
-    told = report.stdout[report.stdout.index("{\n") :]  # vLLM says something before and after
-    assert json.JSONDecoder().raw_decode(told)[0]["counts"]["episodes"] == 8

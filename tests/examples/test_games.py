@@ -38,8 +38,7 @@ def test_it_trains(name):
     role = {"debate": "judge", "forecast": "forecaster", "relay": "finisher"}[name]
     rewards = [float(each) for each in re.findall(rf"'{role}': ([\d.]+)", done.stdout)]
     if name == "relay":  # three updates of the miniature: too few to measure
-        right = [float(each) for each in re.findall(r"right: ([\d.]+)", done.stdout)]
-        assert len(rewards) == 3 and len(right) == 1, done.stdout
+        assert len(rewards) == 3, done.stdout
         return
     third = len(rewards) // 3
     assert third == 5 and sum(rewards[-third:]) > sum(rewards[:third]) + 0.05 * third, done.stdout

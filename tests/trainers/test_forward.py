@@ -31,9 +31,11 @@ def rescaled():
 
 def updated(toy, module, groups, *, train=False, **settings):
     """The weights after two updates; the user may turn the training mode on between them."""
-    trainer = LocalTrainer({"mars": Policy(module)}, TrainConfig(learning_rate=1e-2, **settings))
+    policy = Policy(module, reference=model())
+    trainer = LocalTrainer({"mars": policy}, TrainConfig(learning_rate=1e-2, kl_coefficient=0.1, **settings))
     trainer.step(groups)
-    module.train(train)
+    for each in (module, policy.reference):
+        each.train(train)
     trainer.step(groups)
     assert module.training == train
     return flat(module)
