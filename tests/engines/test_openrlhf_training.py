@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,7 +23,6 @@ from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Completion, Group, Turn
 
 PATIENCE = 420
-HELPERS = str(Path(openrlhf_on_cpu.__file__).parent)
 
 VLLM_KL = 0.02
 """Largest mean difference of a log-probability between engine and trainer that an update may show where both

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import sums_team as sums
 from command_line import command
+from real_engines import local_ray
 from sandboxes import descendants
 from sums_team import PROBLEMS, jobs, told
 from waiting import PATIENCE, wait_until
@@ -26,23 +27,13 @@ from mars_env.rollout import Store, collect, play_all, read_run
 ray = pytest.importorskip("ray")
 
 SEED = 7
-HELPERS = str(Path(sums.__file__).parent)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def running():
-    """One Ray for the tests of this module, with more CPUs than the machine has: they mostly wait."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("PYTHONPATH", HELPERS, prepend=os.pathsep)  # for its processes
-    patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    patch.setenv("RAY_SCHEDULER_EVENTS", "0")
-    ray.init(
-        address="local", num_cpus=6, include_dashboard=False, object_store_memory=100 * 2**20,
-        logging_level="ERROR", resources={"sandbox": 1},
-    )  # fmt: skip
-    yield
-    ray.shutdown()
-    patch.undo()
+    """One Ray for the tests of this module."""
+    with local_ray(cpus=6, resources={"sandbox": 1}):
+        yield
 
 
 def two(cpus=1.0, **changes):

@@ -5,15 +5,17 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-import examples_run
 import locks_run
 import pytest
 import torch
+from examples_run import EXAMPLES
 from locks_run import LOCKS
+from real_engines import local_ray
 from tiny_team import Rows, flat
 from waiting import wait_until
 
@@ -34,25 +36,14 @@ from studies.common.study import Run
 
 ray = pytest.importorskip("ray")
 
-HELPERS = Path(locks_run.__file__).parent
 SAMPLERS = RaySamplers(count=2, cpus=0.5)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def running():
     """One Ray for the tests of this module."""
-    patch = pytest.MonkeyPatch()
-    for folder in (HELPERS, HELPERS.parents[1]):
-        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)  # for its processes
-    patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    patch.setenv("RAY_SCHEDULER_EVENTS", "0")
-    ray.init(
-        address="local", num_cpus=4, include_dashboard=False, object_store_memory=100 * 2**20,
-        logging_level="ERROR",
-    )  # fmt: skip
-    yield
-    ray.shutdown()
-    patch.undo()
+    with local_ray(cpus=4):
+        yield
 
 
 async def run(chosen, samplers=None, out=None):
@@ -195,8 +186,9 @@ async def test_a_row_of_the_study_with_samplers_is_played(tmp_path):
 
 
 def test_the_example_trains_with_two_samplers(tmp_path):
-    printed = examples_run.run("echo", tmp_path)
-    [rewards] = re.findall(r"^rewards: (.*)$", printed, re.MULTILINE)
+    script = [sys.executable, EXAMPLES / "echo.py"]
+    done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True, check=True)
+    [rewards] = re.findall(r"^rewards: (.*)$", done.stdout, re.MULTILINE)
     assert len(rewards.split()) == 12
 
 
