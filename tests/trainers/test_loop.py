@@ -102,7 +102,7 @@ async def test_a_bound_of_0_is_each_step_played_to_its_end_and_then_trained(shar
 
 async def test_a_resumed_run_trains_no_group_twice(tmp_path):
     settings = RunSettings(**COMMON, pipeline=PipelineSettings(staleness=1, groups_per_update=3))
-    short, run = settings.model_copy(update={"steps": 2}), Run(segment=16)
+    short, run = settings.model_copy(update={"steps": 2}), Run()
     await run.train(short, directory=tmp_path, checkpoint_every=1)
     assert all(figures["pipeline/oldest"] <= 1 and figures["pipeline/dropped"] == 0 for figures in run.logged)
     assert run.player.version == run.policies["miniature"].version
