@@ -1,8 +1,9 @@
 """Placements as users give them."""
 
 import pytest
-from command_line import run_cli
+from typer.testing import CliRunner
 
+from mars_env.cli import app
 from mars_env.distributed import Place, Placement, as_placement
 from mars_env.errors import ConfigError
 
@@ -39,5 +40,5 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 
 def test_an_address_is_one_of_workers_and_what_a_run_can_cost_is_told_without_them():
     words = ["evaluate", "arithmetic-solve", "--agents", "scripted:5", "--dry-run"]
-    run_cli(*words, "--ray-address", "h:1", code=2)
-    assert "at most 100 model calls" in run_cli(*words, "--workers", "ray:2")
+    assert isinstance(CliRunner().invoke(app, [*words, "--ray-address", "h:1"]).exception, ConfigError)
+    assert "at most 100 model calls" in CliRunner().invoke(app, [*words, "--workers", "ray:2"]).output

@@ -1,6 +1,4 @@
-import asyncio
 import json
-import random
 import re
 from contextlib import aclosing
 from dataclasses import replace
@@ -9,11 +7,9 @@ import pytest
 import torch
 from alternating import alternating
 from sums_team import game
-from tiny_team import digits, flat, tiny
+from tiny_team import flat
 
-import mars_env
 from mars_env import load_problems
-from mars_env.agents import Verifier
 from mars_env.envs import GroupedSettings, solve_verify_correct, team_outcome
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.loggers import Logger
@@ -21,7 +17,6 @@ from mars_env.methods.spell.answers import SameAnswer
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.models import HTTPModel, tiny_model
-from mars_env.players import assign_agents
 from mars_env.rollout import PipelineSettings, SegmentedModel
 from mars_env.trainers import LocalTrainer, Policy, RunSettings, Team, TrainConfig, train
 from mars_env.trainers.rollouts import LEDGER, rollouts
@@ -329,34 +324,3 @@ async def test_what_the_context_cuts_off_is_counted_by_role_and_not_trained(monk
     assert metrics.advantages.unknown >= len(cut)
     assert metrics.advantages.kept <= known
     assert 0 < metrics.policies["miniature"]["completions"] <= known
-
-
-PROGRAMS = ["print(input())", "print(1 / 0)", "def f("]
-OPTIONS = {"schedule": "training", "rounds": 1, "public_feedback": True}
-SETTINGS = RunSettings(
-    steps=1,
-    problems_per_step=2,
-    rollouts=GroupedSettings(group=4, branches=2),
-    train=TrainConfig(learning_rate=1e-2, train_roles=("verifier",)),
-)
-
-
-def write(observation, seed):
-    """A Solver and a Corrector that are not trained."""
-    return f"```python\n{random.Random(seed).choice(PROGRAMS)}\n```"
-
-
-def test_a_verifier_is_trained_on_the_feedback_of_public_tests():
-    trained = []
-    for _ in range(2):
-        env = mars_env.make("programs-solve-verify-correct", rewards={"verifier": digits}, **OPTIONS)
-        model = tiny("checker", positions=4096)
-        verifier = Verifier(model, sampling=Sampling(max_tokens=6))
-        agents = assign_agents(env, {"solver": write, "verifier": verifier, "corrector": write})
-        team = Team(agents, {"checker": Policy(model.module, model.tokenizer)})
-        before = flat(model.module)
-        (metrics,) = asyncio.run(train(env.game, team, env.problems, SETTINGS))
-        assert metrics.policies["checker"]["completions"] >= 8
-        trained.append(flat(model.module))
-        assert not torch.equal(before, trained[-1])
-    assert torch.equal(*trained)  # how long a sandbox takes changes no bit

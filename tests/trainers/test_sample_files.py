@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from command_line import run_cli
 from toy_training import tiny_model, toy_groups
+from typer.testing import CliRunner
 
+from mars_env.cli import app
 from mars_env.errors import StoreError
 from mars_env.rollout import Store, groups_of
 from mars_env.trainers import TrainConfig, local
@@ -68,9 +69,8 @@ def test_the_command_line_writes_them(trees, tmp_path):
         for tree in trees:
             store.write_turns(tree.turns)
             store.write_tree(tree, {})
-    run_cli(
-        "export", tmp_path / "run", tmp_path / "s.jsonl", "--format", "samples", "--advantage", "mean_centred"
-    )
+    paths = [str(tmp_path / "run"), str(tmp_path / "s.jsonl")]
+    CliRunner().invoke(app, ["export", *paths, "--format", "samples", "--advantage", "mean_centred"])
     assert list(read_samples(tmp_path / "s.jsonl")) == turn_samples(
         groups_of(trees), TrainConfig(advantage="mean_centred")
     )
