@@ -92,7 +92,8 @@ def test_positions_mean_nothing(table, seed):
 
 def test_repeated_groups_and_turns_and_rewards_that_are_no_numbers_are_refused():
     one = group("a", [1.0, 0.0])
-    for groups in ([one, one], [one, replace(one, id="b")], [group("a", [1.0, float("nan")])]):
+    same_id, same_turns = replace(group("b", [1.0, 0.0]), id="a"), replace(one, id="b")
+    for groups in ([one, same_id], [one, same_turns], [group("a", [1.0, float("nan")])]):
         with pytest.raises(ConfigError):
             group_normalised(groups)
 
