@@ -192,6 +192,17 @@ def test_a_run_that_ended_while_it_saved_goes_on_from_what_all_have_saved(run, r
         assert same(weights(folder / "model" / name), weights(path / "global_step4_hf"))
 
 
+def test_asynchronous_updates_keep_the_bound_of_staleness(resumed):
+    trained = {"coder_0": 1, "coder_1": 1}
+    for update in resumed:
+        for turn in update["groups"][0].turns:
+            for version, _ in turn.action.completions[0].versions:
+                assert trained[turn.policy] - 1 <= version <= trained[turn.policy]
+        for policy in update["experiences"]:
+            trained[policy] += 1
+    assert trained["coder_0"] == 4
+
+
 def test_the_reference_is_what_the_policy_began_with(run, resumed):
     """The first update after the resume: the trainer is one update away from its reference."""
     import torch
