@@ -1,8 +1,9 @@
 """Placements as users give them."""
 
 import pytest
-from command_line import run_cli
+from typer.testing import CliRunner
 
+from mars_env.cli import app
 from mars_env.distributed import Place, Placement, as_placement
 from mars_env.errors import ConfigError
 
@@ -37,13 +38,7 @@ def test_without_ray_the_extra_is_named(monkeypatch):
         cluster.load_ray()
 
 
-def test_an_address_is_one_of_workers():
-    said = run_cli("evaluate", "arithmetic-solve", "--agents", "scripted:5", "--ray-address", "h:1", code=2)
-    assert "add how many, --workers ray:8" in " ".join(said.split())
-
-
-def test_what_a_run_can_cost_is_told_without_workers():
-    said = run_cli(
-        "evaluate", "arithmetic-solve", "--agents", "scripted:5", "--workers", "ray:2", "--dry-run"
-    )
-    assert "100 problems x 1 sample: 100 episodes, at most 100 model calls" in said
+def test_an_address_is_one_of_workers_and_what_a_run_can_cost_is_told_without_them():
+    words = ["evaluate", "arithmetic-solve", "--agents", "scripted:5", "--dry-run"]
+    assert isinstance(CliRunner().invoke(app, [*words, "--ray-address", "h:1"]).exception, ConfigError)
+    assert "at most 100 model calls" in CliRunner().invoke(app, [*words, "--workers", "ray:2"]).output

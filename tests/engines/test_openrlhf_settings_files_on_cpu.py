@@ -1,13 +1,10 @@
-"""The custom environment of examples/openrlhf, trained on a CPU by both backends in small sizes.
+"""The custom environment of examples/openrlhf, trained on a CPU in small sizes; its embeddings are tied.
 
 test_mixture_through_openrlhf.py trains by a run file, too.
 """
 
 import openrlhf_on_cpu
-import pytest
 from tiny_checkpoint import tiny_checkpoint
-
-from mars_env.loggers import read_jsonl
 
 FILE = openrlhf_on_cpu.EXAMPLES / "custom_environment.toml"
 SETTINGS = {
@@ -30,31 +27,21 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    return tiny_checkpoint(tmp_path_factory.mktemp("base"))
+VLLM_KL = 0.05
+"""Largest mean difference of a log-probability between engine and trainer, which both compute in bfloat16."""
 
 
-def trained(base, checkpoint):
-    """Whether a checkpoint has the same tensors with other values."""
-    before, after = map(openrlhf_on_cpu.weights, (base, checkpoint))
-    assert before.keys() == after.keys()
-    return any(not before[name].equal(after[name]) for name in before)
-
-
-def test_a_custom_environment_trains_through_openrlhf(cluster, base, tmp_path):
+def test_a_custom_environment_trains_through_openrlhf(cluster, tmp_path):
+    base = tiny_checkpoint(tmp_path / "base", tied=True)
     run = openrlhf_on_cpu.launched(tmp_path, cluster, FILE, {**SETTINGS, "team.model": str(base)})
-    assert trained(base, run / "model")
+    before, after = map(openrlhf_on_cpu.weights, (base, run / "model"))
+    after.pop("lm_head.weight", None)  # the embedding once more
+    assert before.keys() == after.keys()
+    assert not all(before[name].equal(after[name]) for name in before)
     samples = openrlhf_on_cpu.samples(run)
     # Groups without a difference have advantages, too: of zero.
     assert {row["role"] for row in samples if row["advantage"]} == {"solver"}
     assert {row["policy"] for row in samples} == {"policy"}
     logged = openrlhf_on_cpu.logged(run)
     assert sum(logged[update]["samples"] for update in (1, 2, 3)) == len(samples)
-
-
-def test_the_same_file_trains_in_one_process(cluster, base, tmp_path):
-    settings = {**SETTINGS, "team.model": str(base), "backend": "local", "out": str(tmp_path / "run")}
-    openrlhf_on_cpu.ended_well(openrlhf_on_cpu.command(FILE, settings), tmp_path, cluster)
-    assert [row["step"] for row in read_jsonl(tmp_path / "run" / "metrics.jsonl")] == [1, 2, 3]
-    assert trained(base, tmp_path / "run" / "step-00000003" / "policy")
+    assert all(abs(figures["vllm_kl"]) < VLLM_KL for figures in logged.values())

@@ -3,14 +3,10 @@
 Three launches prove many lines each, since a launch takes most of a minute.
 """
 
-import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,7 +23,6 @@ from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Completion, Group, Turn
 
 PATIENCE = 420
-HELPERS = str(Path(openrlhf_on_cpu.__file__).parent)
 
 VLLM_KL = 0.02
 """Largest mean difference of a log-probability between engine and trainer that an update may show where both
@@ -180,20 +175,17 @@ def test_without_staleness_all_tokens_are_of_the_present_policy(synchronous):
 
 
 def test_the_metrics_are_those_of_the_local_trainer(synchronous):
-    for figures in steps(synchronous).values():
+    found = steps(synchronous)
+    for figures in found.values():
         assert {
-            "role/solver/reward", "role/verifier/reward", "advantages/kept", "advantages/unknown",
-            "seconds/waited", "seconds/update", "pipeline/oldest", "loss", "grad_norm", "learning_rate",
-            "weights_read",
+            "role/solver/reward", "advantages/kept", "seconds/waited", "seconds/update", "pipeline/oldest",
+            "loss", "grad_norm", "learning_rate", "weights_read",
         } <= figures.keys()  # fmt: skip
-    evaluated = {step for step, figures in steps(synchronous).items() if "eval_system_accuracy" in figures}
-    assert evaluated == {3}
-    figures = steps(synchronous)[3]
-    assert figures["eval_system_accuracy"] == figures["eval_arithmetic_pass1"]
-    for accuracy in (figures["eval_system_accuracy"], figures["eval_solver_accuracy"]):
-        # Of the 8 answers, those that are UNKNOWN do not count: a tool that a busy machine could not run.
-        assert any(abs(known * accuracy - round(known * accuracy)) < 1e-5 for known in range(1, 9))
-        assert 0 <= accuracy <= 1
+    assert [step for step, figures in found.items() if "eval_system_accuracy" in figures] == [3]
+    accuracy = found[3]["eval_system_accuracy"]
+    assert accuracy == found[3]["eval_arithmetic_pass1"]
+    # Of the 8 answers, those that are UNKNOWN do not count: a tool that a busy machine could not run.
+    assert any(abs(known * accuracy - round(known * accuracy)) < 1e-5 for known in range(1, 9))
 
 
 def test_the_schedule_holds_for_updates_of_any_size(synchronous):
@@ -241,13 +233,6 @@ def test_nothing_older_than_the_bound_is_trained(asynchronous):
         assert sum(length for _, length in row["versions"]) == len(row["completion_ids"])
 
 
-def test_requests_under_way_end_first_unless_rollouts_are_partial(asynchronous):
-    """Whether any is under way when weights come is chance here; test_openrlhf_actors.py makes sure of it."""
-    killed, folder = asynchronous
-    mixed = Counter(row["update"] for row in samples(folder) if len(row["versions"]) > 1)
-    assert all(update > killed.step for update in mixed)
-
-
 def test_behaviour_log_probabilities_belong_to_the_version_that_sampled(asynchronous, checkpoint):
     """Each token is scored by the checkpoint of its version, and by the next one."""
     from mars_env.models.hf import HFModel
@@ -291,22 +276,3 @@ def test_the_saved_model_is_the_newest_checkpoint_and_loads(asynchronous):
     assert all(saved[name].equal(newest[name]) for name in saved)
     loaded = AutoModelForCausalLM.from_pretrained(folder / "model", dtype="auto").state_dict()
     assert {name: p.shape for name, p in loaded.items()} == {name: p.shape for name, p in saved.items()}
-
-
-def test_the_saved_model_evaluates_by_the_command_line(synchronous):
-    """Its agents are those of the miniature, on vLLM."""
-    env = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([HELPERS, os.environ.get("PYTHONPATH", "")]),
-        "MINIATURE": str(synchronous / "model"),
-    }
-    report = subprocess.run(
-        [
-            Path(sys.executable).with_name("mars-env"), "evaluate", "arithmetic-solve-verify-correct",
-            "--agents", "miniature_from_disk:team", "--limit", "8", "--set", "rounds=1", "--json",
-        ],
-        env=env, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert report.returncode == 0, report.stderr[-3000:]
-    told = report.stdout[report.stdout.index("{\n") :]  # vLLM says something before and after
-    assert json.JSONDecoder().raw_decode(told)[0]["counts"]["episodes"] == 8

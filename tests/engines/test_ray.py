@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import sums_team as sums
 from command_line import command
+from real_engines import local_ray
 from sandboxes import descendants
 from sums_team import PROBLEMS, jobs, told
 from waiting import PATIENCE, wait_until
@@ -21,28 +22,18 @@ from waiting import PATIENCE, wait_until
 import mars_env
 from mars_env.distributed import CannotStart, Fleet, Place, Placement
 from mars_env.errors import ConfigError, ModelError
-from mars_env.rollout import Job, Store, collect, play_all, read_run
+from mars_env.rollout import Store, collect, play_all, read_run
 
 ray = pytest.importorskip("ray")
 
 SEED = 7
-HELPERS = str(Path(sums.__file__).parent)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def running():
-    """One Ray for the tests of this module, with more CPUs than the machine has: they mostly wait."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("PYTHONPATH", HELPERS, prepend=os.pathsep)  # for its processes
-    patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    patch.setenv("RAY_SCHEDULER_EVENTS", "0")
-    ray.init(
-        address="local", num_cpus=6, include_dashboard=False, object_store_memory=100 * 2**20,
-        logging_level="ERROR", resources={"sandbox": 1},
-    )  # fmt: skip
-    yield
-    ray.shutdown()
-    patch.undo()
+    """One Ray for the tests of this module."""
+    with local_ray(cpus=6, resources={"sandbox": 1}):
+        yield
 
 
 def two(cpus=1.0, **changes):
@@ -96,19 +87,14 @@ async def test_two_workers_play_the_trees_of_one_process(tmp_path):
 
 async def test_graders_have_processes_of_their_own():
     placement = two(graders=Place(count=1), cpus=0.5)
-    wanted = [Job(problem, 0) for problem in mars_env.load_problems("arithmetic")[:6]]
-    async with Fleet(sums.game_graded_by_processes, sums.miniature_team, placement) as fleet:
-        trees = await play(fleet, wanted)
-    ours = await alone(wanted, make_agents=sums.miniature_team)
-    judges = {turn.grade.backend for tree in trees for turn in tree.turns if turn.grade}
-    assert len(judges) == 1 and f"process {os.getpid()}" not in judges
-    for there, here in zip(trees, ours, strict=True):
-        assert (there.id, there.final, there.fault) == (here.id, here.final, "")
-        for a, b in zip(there.turns, here.turns, strict=True):
-            assert (a.id, a.text, a.reward, a.info) == (b.id, b.text, b.reward, b.info)
-            [x], [y] = a.action.completions, b.action.completions
-            assert (x.prompt_ids, x.token_ids, x.versions) == (y.prompt_ids, y.token_ids, y.versions)
-            assert x.logprobs == pytest.approx(y.logprobs, abs=1e-4)  # other batches round differently
+    async with Fleet(sums.game_graded_by_processes, sums.team, placement) as fleet:
+        trees, workers = await play(fleet, jobs(1)), await both(fleet)
+    [judge] = {turn.grade.backend for tree in trees for turn in tree.turns if turn.grade}
+    assert judge not in {f"process {pid}" for pid in (os.getpid(), *workers)}
+    rewards = [
+        [[turn.reward for turn in tree.turns] for tree in each] for each in (trees, await alone(jobs(1)))
+    ]
+    assert rewards[0] == rewards[1]
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "silent"])

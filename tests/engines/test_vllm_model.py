@@ -164,12 +164,6 @@ def test_settings_are_checked(checkpoint, streaming, offline, module, tmp_path):
         VLLMModel(tmp_path)
 
 
-async def test_the_async_engine_with_adapters_scores_them_alone_on_cpus(streaming, monkeypatch):
-    monkeypatch.setattr(streaming, "_adapters_alone", True)
-    with pytest.raises(ConfigError):
-        await streaming.complete("1", 1, Sampling(max_tokens=1))
-
-
 async def test_more_seeded_prompts_than_one_step_reads(model, module, tolerance):
     """Where prompts are read in parts, a part draws no token: on CPUs, seeds and parts do not go together."""
     prompts = [[5 + (i * 7 + j) % 10 for j in range(150)] for i in range(100)]  # 15,000 tokens

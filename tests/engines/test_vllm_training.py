@@ -4,17 +4,14 @@ import asyncio
 from statistics import fmean
 
 import pytest
-from real_engines import shaken
 from typer.testing import CliRunner
 
 from mars_env.cli import app
 from mars_env.errors import ModelError
 from mars_env.loggers import read_jsonl
 from mars_env.models.checksums import checksums
-from mars_env.models.hf_decoding import ScoreRequest, given_logprobs
 from mars_env.sync import maybe_await
 from mars_env.trainers import Policy
-from mars_env.trainers.proof import probe_ids
 from mars_env.trainers.samplers import Samplers
 
 SETTINGS = """
@@ -101,17 +98,3 @@ def test_what_vllm_holds_plain_is_what_it_was_given(offline, module):
     expected = checksums(module.state_dict(), {name: held[name].dtype for name in held})
     assert {name: expected[name] for name in held} == held
     assert "model.norm.weight" in held
-
-
-def test_weights_pass_without_a_file(offline, module, monkeypatch):
-    def refuse(*given, **how):
-        raise AssertionError("a file was written")
-
-    monkeypatch.setattr("safetensors.torch.save_file", refuse)
-    monkeypatch.setattr("tempfile.TemporaryDirectory", refuse)
-    offline.refresh(shaken(module, seed=1), version=1)
-    prompt, tokens = probe_ids(35)
-    found = asyncio.run(offline.score(prompt, tokens, end=False))
-    expected = given_logprobs(module, [ScoreRequest(prompt, tokens)], vocabulary=35)[0]
-    assert found.logprobs == pytest.approx(expected, abs=1e-3)
-    assert found.versions[0][0] == 1

@@ -3,7 +3,6 @@
 import re
 
 import openai_server
-import pytest
 import sandboxes
 from examples_run import run
 from made_by_make import needed
@@ -30,8 +29,6 @@ def test_two_models_search_one_tree(tmp_path):
     assert "best-of-n: " in printed and "Search Pass@1" in printed
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_team_is_trained_evaluated_and_served(tmp_path):
     needed("torch", "hf")
     needed("openai", "dev")
@@ -40,8 +37,6 @@ def test_a_team_is_trained_evaluated_and_served(tmp_path):
     assert "'confidence'" in run("serve_trained", tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_each_role_trains_its_own_adapter(tmp_path):
     needed("peft", "lora")
     counts = re.findall(r"completions: (\d+)$", run("adapter_per_role", tmp_path), re.MULTILINE)

@@ -8,8 +8,9 @@ import sys
 import types
 from pathlib import Path
 
-import pytest
 from made_by_make import needed
+
+from mars_env.miniature.recipe import QUICK
 
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 
@@ -33,11 +34,10 @@ async def shown(source, names):
     return value
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_notebook_runs_and_shows_report_plot_and_episode(monkeypatch, capsys):
     needed("torch", "hf")
     needed("matplotlib", "plots")
+    monkeypatch.setattr("mars_env.miniature.recipe.RECIPE", QUICK)
     display = types.ModuleType("IPython.display")
     display.SVG = lambda data: types.SimpleNamespace(_repr_svg_=data.decode)
     monkeypatch.setitem(sys.modules, "IPython.display", display)

@@ -1,33 +1,21 @@
-"""The example with a real model, here with a tiny random one in its place; and the script that makes it."""
-
-import runpy
-import sys
-from pathlib import Path
+"""The example with a real model, here with a tiny random one in its place."""
 
 import pytest
+from examples_run import run
 from rows import write_rows
 
 from mars_env.rollout import read_run
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE, SCRIPT = ROOT / "examples" / "real_model.py", ROOT / "scripts" / "make_smollm2.py"
 
-
-def run(monkeypatch, path, *words):
-    monkeypatch.setattr(sys, "argv", [str(path), *map(str, words)])
-    return runpy.run_path(str(path), run_name="__main__")
-
-
-def test_rows_of_a_file_become_a_report(tmp_path, monkeypatch, capsys):
+def test_rows_of_a_file_become_a_report(tmp_path):
     pytest.importorskip("transformers")
     from tiny_checkpoint import tiny_checkpoint
 
     told = [{"question": f"What is {i} plus {i}?", "answer": f"Add them.\n#### {2 * i}"} for i in range(3)]
     rows = write_rows(tmp_path / "rows.jsonl", told)
     flags = ["--set", "gsm8k", "--engine", "hf", "--model", tiny_checkpoint(tmp_path / "model"), "--limit", 2]
-    flags += ["--rounds", 1]
-    run(monkeypatch, EXAMPLE, rows, *flags, "--max-tokens", 4, "--out", tmp_path / "run")
-    printed = capsys.readouterr().out
+    flags += ["--rounds", 1, "--max-tokens", 4, "--out", tmp_path / "run"]
+    printed = run("real_model", tmp_path, rows, *flags)
     assert "gsm8k" in printed
     assert "2 problems x 1 sample," in printed
     trees = read_run(tmp_path / "run").trees

@@ -1,5 +1,10 @@
-"""Other weights for the miniature, and how far a completion is from transformers."""
+"""Other weights for the miniature, how far a completion is from transformers, and a Ray."""
 
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
 import torch
 
 from mars_env.models.hf import HFModel
@@ -24,3 +29,22 @@ def shaken(module, seed, size=0.05, endless=False):
         if endless:
             module.lm_head.weight[module.config.eos_token_id] = 0
     return module
+
+
+@contextmanager
+def local_ray(cpus, **options):
+    """A Ray whose processes import the helpers and the studies; more CPUs than here are: they mostly wait."""
+    import ray
+
+    helpers = Path(__file__).parent
+    with pytest.MonkeyPatch.context() as patch:
+        for folder in (helpers, helpers.parents[1]):
+            patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_SCHEDULER_EVENTS", "0")
+        ray.init(
+            address="local", num_cpus=cpus, include_dashboard=False, object_store_memory=100 * 2**20,
+            logging_level="ERROR", **options,
+        )  # fmt: skip
+        yield
+        ray.shutdown()

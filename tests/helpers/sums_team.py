@@ -55,13 +55,6 @@ def broken_team():
     return make_agents("no_such_module:agent", game().rules.possible_agents)
 
 
-def miniature_team():
-    from mars_env.miniature import load
-    from mars_env.miniature.agents import team
-
-    return team(load())
-
-
 class ByNumber:
     """A grader without processes, which virtual time cannot wait for."""
 

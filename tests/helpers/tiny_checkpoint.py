@@ -18,7 +18,7 @@ def byte_tokenizer():
     return tokenizer
 
 
-def tiny_checkpoint(path, seed=0, hidden=64):
+def tiny_checkpoint(path, seed=0, hidden=64, tied=False):
     """A random model that reads any text."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -28,7 +28,7 @@ def tiny_checkpoint(path, seed=0, hidden=64):
     config = Qwen3Config(
         vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=2 * hidden, num_hidden_layers=1,
         num_attention_heads=2, num_key_value_heads=1, head_dim=32, max_position_embeddings=4096,
-        tie_word_embeddings=False, eos_token_id=1, pad_token_id=0, bos_token_id=None,
+        tie_word_embeddings=tied, eos_token_id=1, pad_token_id=0, bos_token_id=None,
     )  # fmt: skip
     Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(path)
     tokenizer.save_pretrained(path)

@@ -90,16 +90,12 @@ def test_positions_mean_nothing(table, seed):
         assert estimator(shuffled) == pytest.approx(estimator(groups))
 
 
-def test_repeated_groups_and_turns_are_refused():
-    with pytest.raises(ConfigError):
-        group_normalised([group("a", [1.0, 0.0]), group("a", [1.0, 0.0])])
-    with pytest.raises(ConfigError):
-        group_normalised([group("a", [1.0, 0.0]), replace(group("a", [1.0, 0.0]), id="b")])
-
-
-def test_rewards_that_are_no_numbers_are_refused():
-    with pytest.raises(ConfigError):
-        group_normalised([group("a", [1.0, float("nan")])])
+def test_repeated_groups_and_turns_and_rewards_that_are_no_numbers_are_refused():
+    one = group("a", [1.0, 0.0])
+    same_id, same_turns = replace(group("b", [1.0, 0.0]), id="a"), replace(one, id="b")
+    for groups in ([one, same_id], [one, same_turns], [group("a", [1.0, float("nan")])]):
+        with pytest.raises(ConfigError):
+            group_normalised(groups)
 
 
 def test_overlong_penalty():

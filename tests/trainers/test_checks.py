@@ -79,7 +79,6 @@ def test_fit():
 
 def test_help_in_training_is_for_the_local_trainer():
     assert check_agents({"solver_0": Player()}, TrainConfig(), backend="TRL") == ["solver_0"]
-    assert check_agents({"solver_0": Helped()}, TrainConfig()) == ["solver_0"]
     with pytest.raises(ConfigError):
         check_agents({"solver_0": Helped()}, TrainConfig(), backend="TRL")
 

@@ -30,10 +30,12 @@ def rescaled():
 
 
 def updated(toy, module, groups, *, train=False, **settings):
-    """The weights after two updates; the user may turn the training mode on between them."""
-    trainer = LocalTrainer({"mars": Policy(module)}, TrainConfig(learning_rate=1e-2, **settings))
+    """The weights after two updates; the user may turn the training mode on before and between them."""
+    policy = Policy(module.train(train), reference=model().train(train))
+    trainer = LocalTrainer({"mars": policy}, TrainConfig(learning_rate=1e-2, kl_coefficient=0.1, **settings))
     trainer.step(groups)
-    module.train(train)
+    for each in (module, policy.reference):
+        each.train(train)
     trainer.step(groups)
     assert module.training == train
     return flat(module)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_training import tiny_model
 
@@ -16,6 +16,7 @@ def frozen(model, reference=None):
     return describe_weights({"mars": Policy(model, reference=reference)})["frozen"]
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_a_reference_counts_with_each_of_its_values_and_trained_weights_do_not(data):
     reference = tiny_model()

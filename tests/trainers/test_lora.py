@@ -1,7 +1,6 @@
 """LoRA adapters: several policies on one base model."""
 
 import asyncio
-import copy
 from dataclasses import replace
 
 import pytest
@@ -116,25 +115,6 @@ async def test_hfmodel_samples_with_the_adapter_of_each_role(toy):
             assert other.logprobs(c.prompt_ids, c.token_ids, 0.8) != pytest.approx(c.logprobs, abs=1e-2)
 
 
-def test_sampling_from_other_threads_does_not_disturb_an_update(toy):
-    def trained(disturb):
-        adapters = pair(toy)
-        trainer = trainer_of(adapters)
-
-        async def both():
-            update = asyncio.create_task(asyncio.to_thread(trainer.step, groups))
-            while disturb and not update.done():
-                await asyncio.to_thread(adapters["verifier"].base, input_ids=IDS)
-            await update
-
-        asyncio.run(both())
-        return weights(adapters)
-
-    groups = groups_of_two(toy, toy.tiny_model())
-    calm, disturbed = trained(False), trained(True)
-    assert all(torch.equal(calm[role], disturbed[role]) for role in ROLES)
-
-
 async def test_an_update_holds_up_what_samples_from_its_base_and_nothing_else(toy):
     one, other = pair(toy)["solver"], pair(toy)
     sampling = Sampling(max_tokens=2, seed=0)
@@ -145,21 +125,6 @@ async def test_an_update_holds_up_what_samples_from_its_base_and_nothing_else(to
         alone = await asyncio.to_thread(lambda: asyncio.run(models[2].complete([1, 2], 1, sampling)))
         assert len(alone) == 1 and not held.done()
     assert len(await held) == 1
-
-
-def test_the_base_is_the_reference_of_the_kl_term(toy):
-    adapters = pair(toy)
-    stir(adapters["solver"])
-    policies = {"solver": Policy(adapters["solver"], reference=adapters["solver"].base)}
-    config = TrainConfig(learning_rate=0.0, kl_coefficient=1e-3)
-    (group,) = groups_of_two(toy, adapters["solver"])[:1]
-    turns = tuple(replace(t, policy="solver") for t in group.turns)
-    figures = LocalTrainer(policies, config).step([Group("g", turns)]).policies["solver"]
-    assert figures["kl"] > 0.01
-    copied = copy.deepcopy(toy.tiny_model())  # the same with a second model in memory
-    policies = {"solver": Policy(adapters["solver"], reference=copied)}
-    again = LocalTrainer(policies, config).step([Group("g", turns)]).policies["solver"]
-    assert again["kl"] == pytest.approx(figures["kl"], rel=1e-6)
 
 
 def test_a_run_of_two_adapters_resumes_bit_by_bit(toy, tmp_path):

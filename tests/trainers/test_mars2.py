@@ -1,7 +1,6 @@
 """MARS2's training: several agents in one tree, each policy on its own nodes; the three stages; resuming."""
 
 import asyncio
-from contextlib import aclosing
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from tiny_team import flat, made, models_of, weights
 
 from mars_env.trainers import LocalTrainer, Policy, TrainConfig, train
 from mars_env.trainers.advantages import group_normalised
-from mars_env.trainers.rollouts import rollouts
 from mars_env.types import Group
 
 
@@ -87,20 +85,3 @@ def test_the_three_stages_are_teams_of_one_trainer(agents, names):
         assert metrics.advantages.turns == 24  # of 8 nodes
         trained = sum(figures["completions"] for figures in metrics.policies.values())
         assert trained == metrics.advantages.kept > 0
-
-
-async def test_rollouts_are_trees_with_parents_versions_and_the_nodes_of_all_agents():
-    env, players, wanted = made(2, ["a", "b"])
-    models_of(players)["a"].refresh(version=4)
-    async with aclosing(rollouts(env.game, players, env.problems, wanted)) as batches:
-        groups = (await anext(batches)).groups
-    turns = [turn for group in groups for turn in group.turns]
-    assert {turn.policy for turn in turns} == {"a", "b"}
-    assert {turn.group_id for turn in turns} == {group.id for group in groups} == {t.tree_id for t in turns}
-    for group in groups:
-        ids = {turn.id for turn in group.turns}
-        assert all(turn.parent_id is None or turn.parent_id in ids for turn in group.turns)
-    assert any(turn.parent_id is not None for turn in turns)
-    for turn in turns:
-        (completion,) = turn.action.completions
-        assert completion.versions == ((4 if turn.policy == "a" else 0, len(completion.token_ids)),)

@@ -62,14 +62,17 @@ def rows(shape):
         yield turn(str(number), float(number % 2), completion, policy="one")
 
 
-@pytest.mark.parametrize("shape", [Shape(32, 32, 4), Shape(32, 96, 16)], ids=["short", "long"])
+SHORT, LONG = Shape(32, 32, 4), Shape(32, 96, 16)
+
+
 @pytest.mark.parametrize(
-    ("settings", "rank"),
+    ("settings", "rank", "shape"),
     [
-        ({}, None),
-        ({"gradient_checkpointing": True, "most_logits": 20 * WORDS}, None),
-        ({"autocast": True}, None),
-        ({"gradient_checkpointing": True}, 4),
+        ({}, None, SHORT),
+        ({}, None, LONG),
+        ({"gradient_checkpointing": True, "most_logits": 20 * WORDS}, None, LONG),
+        ({"autocast": True}, None, LONG),
+        ({"gradient_checkpointing": True}, 4, LONG),
     ],
 )
 def test_the_estimate_is_what_a_step_takes(settings, rank, shape):
@@ -92,8 +95,7 @@ def test_the_estimate_is_what_a_step_takes(settings, rank, shape):
 
 
 def test_weights_moments_and_copies_are_counted():
-    shape = Shape(32, 32, 4)
-    full, offloaded = (estimate(MODEL, TrainConfig(offload=offload), shape) for offload in (False, True))
+    full, offloaded = (estimate(MODEL, TrainConfig(offload=offload), SHORT) for offload in (False, True))
     parameters = MODEL.parameters
     assert (full.training["weights"], full.training["optimizer"]) == (4 * parameters, 8 * parameters)
     assert offloaded.training["weights"] == 2 * parameters
@@ -103,6 +105,6 @@ def test_weights_moments_and_copies_are_counted():
 
 
 def test_the_report_says_how_much_is_missing():
-    memory = estimate(MODEL, TrainConfig(), Shape(32, 32, 4))
+    memory = estimate(MODEL, TrainConfig(), SHORT)
     assert "DOES NOT FIT" in memory.describe(memory.peak - 1)[-1]
     assert "DOES NOT FIT" not in memory.describe(GIB)[-1]

@@ -61,25 +61,15 @@ def test_openrlhf_takes_no_other_prompt(groups):
         responses(samples, shape, temperature=samples[0].temperature, padding_token=0)
 
 
-def lock_team(settings, **scaffold):
-    model = warm_started(steps=2)
-
-    def agent(name, playing):
-        return Scaffolded(opener(playing), Scaffold(**scaffold), show=show_steps)
-
-    return make_team(settings, ["solver_0"], [model], agent=agent)
-
-
-def lock_settings(**changes):
-    grouped = {"rollouts": GroupedSettings(group=3, branches=1), "sampling": SAMPLING}
-    return RunSettings(**{"steps": 3, "problems_per_step": 2, "seed": 1, **grouped, **changes})
-
-
-GAME = Game(solve(), RubricGrader(checks={"step": step_is_right}), rewards={"solver": RubricReward()})
+def helped(name, model):
+    return Scaffolded(opener(model), Scaffold(run="linear"), show=show_steps)
 
 
 async def test_progress_goes_from_0_to_1_and_the_help_with_it():
-    settings = lock_settings()
-    history = await train(GAME, lock_team(settings, run="linear"), locks(1), settings)
+    grouped = GroupedSettings(group=3, branches=1)
+    run = RunSettings(steps=3, problems_per_step=2, seed=1, rollouts=grouped, sampling=SAMPLING)
+    game = Game(solve(), RubricGrader(checks={"step": step_is_right}), rewards={"solver": RubricReward()})
+    team = make_team(run, ["solver_0"], [warm_started(steps=2)], agent=helped)
+    history = await train(game, team, locks(1), run)
     shares = [step.policies["opener"].get("other_prompt", 0.0) for step in history]
     assert shares[0] == pytest.approx(2 / 3, abs=0.2) and shares[-1] == 0.0

@@ -175,7 +175,6 @@ def test_models_that_cannot_share_read_every_row(config, others, shares):
 
 
 def test_a_budget_counts_shared_tokens_once():
-
     samples = turn_samples(groups_of([[1] * 80 + [number] * 80 for number in range(8)]), TrainConfig())
     samples = [
         replace(each, completion_ids=each.completion_ids[:4], logprobs=(-1.0,) * 4) for each in samples
@@ -186,20 +185,6 @@ def test_a_budget_counts_shared_tokens_once():
     pairs = list(cut(batch, 110, unit=2, shared=True))
     assert sorted(torch.cat(pairs).tolist()) == list(range(8))
     assert all(set(each.tolist()) == {i ^ 1 for i in each.tolist()} for each in pairs)
-
-
-def test_layers_are_computed_again_where_that_is_asked_for():
-    """And without it, once; nothing is dropped out, and sampling afterwards is as before."""
-    counts = {}
-    for asked in (False, True):
-        model, calls = new_model(), []
-        model.get_decoder().layers[0].mlp.register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))
-        trainer = LocalTrainer({"one": Policy(model)}, TrainConfig(gradient_checkpointing=asked))
-        calls.clear()
-        trainer.step(groups_of(ALIKE))
-        counts[asked] = len(calls)
-        assert not any(module.training for module in model.modules())
-    assert counts == {False: 1, True: 2}
 
 
 def test_layers_that_drop_out_themselves_do_not_when_they_are_computed_again():

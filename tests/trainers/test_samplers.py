@@ -12,7 +12,7 @@ from tiny_team import Rows, brief, environment, settings, tiny
 from transformers import AutoModelForCausalLM
 
 from mars_env.errors import ConfigError, ModelError
-from mars_env.models import HFModel, vllm
+from mars_env.models import HFModel
 from mars_env.models.checksums import checksums
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import LocalTrainer, Policy, make_team, samplers
@@ -62,12 +62,6 @@ def stale(model):
     model.refresh = lambda weights, version: setattr(model, "version", version)
 
 
-def shallow(model):
-    model.module.model.layers = model.module.model.layers[:-1]
-    load = model.module.load_state_dict
-    model.module.load_state_dict = lambda state: load(state, strict=False)
-
-
 def without_the_last_layer(model):
     load, last = model.module.load_state_dict, f".{len(model.module.model.layers) - 1}."
     model.module.load_state_dict = lambda state: load(
@@ -101,9 +95,7 @@ def broken(model):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(
-    "plant", [stale, shallow, without_the_last_layer, with_swapped_layers, mislabelled, broken]
-)
+@pytest.mark.parametrize("plant", [stale, without_the_last_layer, with_swapped_layers, mislabelled, broken])
 def test_a_sampler_without_the_weights_is_found_after_one_small_update(plant, dtype):
     """Also where it is one update of 1e-6 behind in bfloat16, or lacks one layer of twelve."""
     trained = twelve_layers()
@@ -235,6 +227,8 @@ def test_adapters_share_an_engine_with_room_for_their_rank(tmp_path, engines):
     models = [HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()]
     ahead = settings(pipeline=PipelineSettings(staleness=1), engine=vllm_settings())
     team = make_team(ahead, environment(2).possible_agents, models, agent=brief)
+    with pytest.raises(ConfigError):  # it needs a checkpoint
+        make_team(settings(engine=vllm_settings()), ["coder_0"], [tiny("one")])
     [engine] = engines
     assert engine.options["max_lora_rank"] == 16
     assert engine.events == [("adapter", "a"), ("adapter", "b")]
@@ -264,11 +258,6 @@ def test_a_probe_shows_that_weights_have_changed_that_cannot_be_read(engines, mo
         asyncio.run(bring({"one": policy}))
 
 
-def test_vllm_needs_a_checkpoint(engines):
-    with pytest.raises(ConfigError):
-        make_team(settings(engine=vllm_settings()), ["coder_0"], [tiny("one")])
-
-
 def test_a_user_s_own_refresh_may_give_metrics_or_nothing():
     log = Rows()
 
@@ -281,8 +270,3 @@ def test_a_user_s_own_refresh_may_give_metrics_or_nothing():
     for refresh in (lambda policies: None, lambda policies: {"engine/lag": 2.0}, later):
         asyncio.run(fit(LocalTrainer({"one": pair()[0]}), batches, 1, refresh=refresh, loggers=[log]))
     assert [row.get("engine/lag") for row in log.rows] == [None, 2.0, 3.0]
-
-
-def test_the_stand_in_has_what_it_stands_in_for():
-    for name in ("adapter", "refresh", "sleep", "score", "complete", "checksums"):
-        assert callable(getattr(vllm.VLLMModel, name))

@@ -82,16 +82,6 @@ def test_what_is_trained_of_the_others_is_as_with_an_unknown_reward(step, config
     assert rewards == [[each.reward for each in group.turns] for group in unknown]
 
 
-@given(steps())
-def test_groups_without_a_fault_are_trained_as_if_no_other_had_one(step):
-    """Of the step without any fault, wherever a group has none."""
-    unknown, faulty, _ = step
-    whole = [group for group, changed in zip(unknown, faulty, strict=True) if group == changed]
-    names = {group.id for group in whole}
-    samples = turn_samples(faulty, TrainConfig())
-    assert [s for s in samples if s.group_id in names] == turn_samples(whole, TrainConfig())
-
-
 def test_turns_that_are_not_trained_need_no_tokens_and_count_in_their_groups():
     bare = turn("1", 0.0, Completion("text"), policy="helper")
     other = turn("2", 1.0, Completion("text"), agent="verifier_0")

@@ -72,17 +72,12 @@ def test_adapters_do_not_sample_while_their_base_is_trained():
         policies(PAIR, models, pipeline=PipelineSettings(staleness=1))
 
 
-def test_by_default_agents_have_the_prompts_of_their_roles():
-    players = make_team(settings(), ["coder_0", "coder_1"], [tiny("a"), tiny("b", 1)])
-    assert [(type(a).__name__, a.policy) for a in players.agents.values()] == [("Coder", "a"), ("Coder", "b")]
-    assert {agent.sampling for agent in players.agents.values()} == {SAMPLING}
-
-
 def test_tools_by_name_know_the_problems_of_the_run():
     reference = {"form": "stdin", "tests": [{"input": "3", "output": "6", "public": True}]}
     problems = ProblemSet("p", [Problem("double", "Double it.", reference, "code")])
     asked = settings(team={"tools": "python+public_tests"})
     [coder] = make_team(asked, ["coder_0"], [tiny("a")], problems=problems).agents.values()
+    assert (type(coder).__name__, coder.policy, coder.sampling) == ("Coder", "a", SAMPLING)
     assert [*coder.toolbox.by_name] == ["python", "public_tests"]
     with pytest.raises(ConfigError):
         make_team(asked, ["coder_0"], [tiny("a")])
@@ -92,7 +87,7 @@ def test_segments_are_those_of_the_settings_and_end_with_the_context():
     model = tiny("one", positions=64)
     players = make_team(settings(segment_tokens=2), PAIR[:1], [model], agent=brief)
     segmented = players.agents["solver_0"].model
-    assert isinstance(segmented, SegmentedModel) and segmented.model is model and segmented.name == "one"
+    assert isinstance(segmented, SegmentedModel) and segmented.model is model
     assert segmented._segment == 2 and segmented.context == model.context == 64
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import cache
 
 import pytest
 import torch
@@ -19,7 +20,6 @@ ENV = "arithmetic-solve-verify-correct"
 TEAM = "mars_env.miniature.agents:team"
 NAMES = ["solver_0", "verifier_0", "corrector_0"]
 QUESTION = "Work modulo 1000. Start with a = 882. Then b = a - 27. What is b?"
-SMALL = ["steps=2", "problems_per_step=1", "rollouts.group=2", "rollouts.branches=1"]
 
 
 def called(*arguments):
@@ -29,78 +29,104 @@ def called(*arguments):
     return result.stdout
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
+def train(*options):
+    small = ["--steps=2", "--problems_per_step=1", "--rollouts.group=4", "--rollouts.branches=1"]
+    called("train", ENV, *small, *options)
+
+
+OWN = ["--team.agents", TEAM]
+RUNS = {
+    "library": ["--model", "one", "--sampling.max_tokens=7", "--sampling.overflow=unknown"],
+    "several": [*OWN, "--team.model.solver=one", "--team.model.verifier,corrector=two"],
+    "adapters": [*OWN, "--model", "one", "--team.lora=2", "--train.learning_rate=0.1"],
+}
+"""Options of a run, by the name of its folder. The first is of the library's own agents."""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A function that trains a run, once; it returns the folder of the run and of its first checkpoints."""
+    folder = tmp_path_factory.mktemp("trained")
     for name in ("one", "two"):
-        shutil.copytree(CHECKPOINT, tmp_path / name)
+        shutil.copytree(CHECKPOINT, folder / name)
+
+    @cache
+    def made(name):
+        if "--team.lora=2" in RUNS[name]:
+            pytest.importorskip("peft", reason="adapters need the extra lora")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            train(*RUNS[name], "--out", name)
+        return folder
+
+    return made
+
+
+@pytest.fixture
+def copied(trained, tmp_path, monkeypatch):
+    """A function that copies a run, so that it may be changed; it returns the last checkpoint."""
     monkeypatch.chdir(tmp_path)
-    return tmp_path
 
+    def copied(name):
+        shutil.copytree(trained(name) / name, tmp_path / "run")
+        return tmp_path / "run" / "step-00000002"
 
-def train(*options, team=TEAM):
-    small = [f"--{setting}" for setting in SMALL]
-    called("train", ENV, *(["--team.agents", team] if team else []), "--out", "run", *small, *options)
+    return copied
 
 
 @pytest.mark.parametrize(
-    ("options", "policies"),
+    ("name", "policies"),
     [
-        (["--model", "one"], dict.fromkeys(NAMES, "policy")),
         (
-            ["--team.model.solver", "one", "--team.model.verifier,corrector", "two"],
+            "several",
             {"solver_0": "solver", "verifier_0": "verifier-corrector", "corrector_0": "verifier-corrector"},
         ),
-        (["--model", "one", "--team.lora", "2"], {name: name for name in NAMES}),
+        ("adapters", {name: name for name in NAMES}),
     ],
-    ids=["shared", "several", "adapters"],
 )
-def test_train_evaluate_and_ask(folder, monkeypatch, options, policies):
-    if "--team.lora" in options:
-        pytest.importorskip("peft", reason="adapters need the extra lora")
-    train(*options)
-    team = make_agents("team:run", NAMES)
+def test_evaluate_and_ask(trained, tmp_path, monkeypatch, name, policies):
+    run = f"team:{trained(name) / name}"
+    team = make_agents(run, NAMES)
     assert {name: agent.policy for name, agent in team.items()} == policies
     assert len({id(agent.model) for agent in team.values()}) == len({*policies.values()})
-    (folder / "elsewhere").mkdir()
-    monkeypatch.chdir(folder / "elsewhere")
-    report = json.loads(called("evaluate", ENV, "--agents", "team:../run", "--limit", "2", "--json"))
+    monkeypatch.chdir(tmp_path)
+    report = json.loads(called("evaluate", ENV, "--agents", run, "--limit", "2", "--json"))
     assert report["metrics"]["system_accuracy"]["estimate"]["problems"] == 2
-    assert json.loads(called("solve", QUESTION, "--agents", "team:../run", "--json"))["answer"]
+    assert json.loads(called("solve", QUESTION, "--agents", run, "--json"))["answer"]
 
 
-def test_adapters_are_those_that_were_trained(folder):
-    pytest.importorskip("peft", reason="adapters need the extra lora")
-    train("--model", "one", "--team.lora", "2", "--train.learning_rate=0.1", "--rollouts.group=8")
+def test_adapters_are_those_that_were_trained(copied):
+    path = copied("adapters")
     team, ids = TrainedTeam("run"), torch.tensor([[3, 4, 5]])
     for name in NAMES:
-        apart = HFModel(folder / f"run/step-00000002/{name}").module(input_ids=ids).logits
+        apart = HFModel(path / name).module(input_ids=ids).logits
         torch.testing.assert_close(team.agent(name).model.module(input_ids=ids).logits, apart)
-    state = folder / "run/step-00000002/state.json"
+    state = path / "state.json"
     state.write_text(state.read_text().replace('"corrector_0": "corrector_0"', '"corrector_0": "a server"'))
-    write_digests(state.parent)
+    write_digests(path)
     assert TrainedTeam("run").agent("solver_0").policy == "solver_0"
 
 
-def test_a_base_that_is_gone_is_named(folder):
-    pytest.importorskip("peft", reason="adapters need the extra lora")
-    train("--model", "one", "--team.lora", "2")
-    (folder / "one").rename(folder / "moved")
+def test_a_base_that_is_gone_is_named(trained, copied):
+    path, base = copied("adapters"), str(trained("adapters") / "one")
+    for file in [path / "state.json", *path.glob("*/adapter_config.json")]:
+        file.write_text(file.read_text().replace(base, "/no/where"))
+    write_digests(path)
     for agents in ("team:run", "hf:run/step-00000002/verifier_0"):
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError, match="/no/where"):
             make_agents(agents, ["solver_0"])
-        assert str(folder / "one") in str(caught.value)
 
 
-def test_the_librarys_own_agents_sample_as_in_the_run(folder):
-    train("--model", "one", "--sampling.max_tokens", "7", "--sampling.overflow", "unknown", team=None)
-    team = make_agents("team:run?temperature=0.5", NAMES)
+def test_the_librarys_own_agents_sample_as_in_the_run(trained):
+    team = make_agents(f"team:{trained('library') / 'library'}?temperature=0.5", NAMES)
     assert [type(agent).__name__ for agent in team.values()] == ["Solver", "Verifier", "Corrector"]
     assert {(a.sampling.max_tokens, a.sampling.temperature) for a in team.values()} == {(7, 0.5)}
+    assert {agent.policy for agent in team.values()} == {"policy"}
 
 
-def test_what_is_no_trained_team(folder):
-    train("--model", "one")
-    state = folder / "run" / "step-00000002" / "state.json"
+def test_what_is_no_trained_team(copied):
+    path = copied("several")
+    state = path / "state.json"
     for agents, names in (
         ("team:one", NAMES),
         ("team:run", ["coder_0"]),
@@ -112,7 +138,7 @@ def test_what_is_no_trained_team(folder):
     state.write_text(state.read_text().replace(f'"{TEAM}"', "null"))
     with pytest.raises(StoreError):  # it is not what the run wrote
         make_agents("team:run", NAMES)
-    write_digests(state.parent)
+    write_digests(path)
     with pytest.raises(ConfigError):
         make_agents("team:run/step-00000002", NAMES)
-    assert make_agents(f"team:run/step-00000002?function={TEAM}", NAMES)["solver_0"].policy == "policy"
+    assert make_agents(f"team:run/step-00000002?function={TEAM}", NAMES)["solver_0"].policy == "solver"

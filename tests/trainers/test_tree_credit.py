@@ -104,16 +104,6 @@ def test_a_uniform_tree_stays_uniform(parents, reward, weight, strength):
     assert group_normalised([group]) == {}
 
 
-def test_tree_advantages_are_over_all_nodes_of_all_agents_and_shaping_is_off_by_default():
-    group = tree(EIGHT)
-    found = {id: a for (_, id), a in estimator_of(TrainConfig())([group]).items()}
-    # Four of eight are 1: mean 1/2, standard deviation sqrt(8 * 1/4 / 7).
-    deviation = (2 / 7) ** 0.5
-    expected = {id: (r - 0.5) / deviation for id, r in EIGHT.items()}
-    assert found == pytest.approx(expected, abs=1e-5)
-    assert {turn.agent for turn in group.turns} == {"coder_0", "coder_1"}
-
-
 def test_shaped_advantages_worked_out_by_hand():
     # The mean of the shaped rewards is 4.5 / 8 = 0.5625, the sum of squares about it 8.75 - 2.53125.
     deviation = ((8.75 - 4.5**2 / 8) / 7) ** 0.5

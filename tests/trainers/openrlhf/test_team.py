@@ -39,12 +39,6 @@ def test_library_agents():
     assert made["solver_0"].thinking == Thinking(opened=True)
 
 
-def test_function():
-    made = team(agents="mars_env.miniature.agents:team")
-    assert all(isinstance(agent, MiniatureAgent) for agent in made.values())
-    assert {agent.policy for agent in made.values()} == {POLICY}
-
-
 @pytest.mark.parametrize("function", ["asks_for_the_moon", "forgets_the_corrector"])
 def test_unfit_function(function, monkeypatch):
     monkeypatch.setattr("mars_env.trainers.assembly.import_object", lambda name: globals()[name])

@@ -1,5 +1,6 @@
 """A run file as OpenRLHF's flags: each setting has an effect, is the library's own matter, or is refused."""
 
+import re
 from types import SimpleNamespace as S
 
 import pytest
@@ -108,31 +109,23 @@ def test_a_warm_up_is_as_long_as_the_file_says():
         assert -(-ratio * 100 // 1) == updates  # OpenRLHF rounds up
 
 
-@pytest.mark.parametrize(
-    "flag", sorted(complete_flags(RUN).keys() - {"--reward.remote_url", "--vllm.num_engines"})
-)
-def test_a_flag_that_repeats_a_setting_is_refused_and_both_are_named(flag):
-    with pytest.raises(ConfigError) as refused:
-        complete_flags(RUN.with_(openrlhf={flag[2:]: 1}))
-    assert f"openrlhf.{flag[2:]}" in str(refused.value)
-    assert "it is " in str(refused.value)
+REPEATED = {flag[2:] for flag in complete_flags(RUN).keys() - {"--reward.remote_url", "--vllm.num_engines"}}
+WITHOUT_EFFECT_OR_ANOTHER_OBJECTIVE = {
+    "data.label_key", "actor.entropy_coef", "ds.lora.rank", "train.enable_ema"
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "flag",
-    ["data.label_key", "actor.entropy_coef", "ds.lora.rank", "train.enable_ema"],
-)
-def test_flags_that_would_do_nothing_or_change_the_objective_are_rejected(flag):
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize("flag", sorted(REPEATED | WITHOUT_EFFECT_OR_ANOTHER_OBJECTIVE))
+def test_flags_of_a_setting_and_others_that_no_run_may_have_are_refused_by_name(flag):
+    with pytest.raises(ConfigError, match=re.escape(f"openrlhf.{flag}")):
         complete_flags(RUN.with_(openrlhf={flag: 1}))
 
 
 @pytest.mark.parametrize("flag", ["actor.num_nodes", "vllm.tensor_parallel_size"])
-@pytest.mark.parametrize("number", [0, -2])
-def test_numbers_that_would_be_divided_by_are_at_least_one(flag, number):
+def test_numbers_that_would_be_divided_by_are_at_least_one(flag):
     complete_flags(RUN.with_(openrlhf={flag: 1}))
     with pytest.raises(ConfigError):
-        complete_flags(RUN.with_(openrlhf={flag: number}))
+        complete_flags(RUN.with_(openrlhf={flag: 0}))
 
 
 @pytest.mark.parametrize(
@@ -165,11 +158,8 @@ def arguments(sleep=False):
     return S(vllm=S(enable_sleep=sleep))
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"train": {"tree_credit": TreeCredit()}}, {"pipeline": {"staleness": 1}}]
-)
-def test_supported(changes):
-    require_supported(RUN.with_(**changes), arguments())
+def test_supported():
+    require_supported(RUN.with_(train={"tree_credit": TreeCredit()}, pipeline={"staleness": 1}), arguments())
 
 
 @pytest.mark.parametrize(

@@ -144,9 +144,6 @@ def test_the_reference_is_counted_where_it_lives():
 def test_the_description_says_what_does_not_fit():
     args = arguments(train__colocate_all=True, vllm__gpu_memory_utilization=0.6)
     text = describe(args, QWEN, 80 * GIB)
-    assert text.startswith("8 GPUs on at least 1 node\n  8 GPUs: actor, 8 engines\n")
-    assert "IT DOES NOT FIT" in text
+    assert "8 GPUs: actor, 8 engines\n" in text and "IT DOES NOT FIT" in text
     args.vllm.enable_sleep = args.ds.enable_sleep = True
-    text = describe(args, QWEN, 80 * GIB)
-    assert "IT DOES NOT FIT" not in text
-    assert "sequences of 1,000 at once" in text
+    assert "IT DOES NOT FIT" not in describe(args, QWEN, 80 * GIB)

@@ -45,11 +45,8 @@ def model(*engines, context=64):
     return EnginesModel(engines or [Engine()], TOKENIZER, context)
 
 
-async def test_it_keeps_the_contract_of_models():
+async def test_it_keeps_the_contract_and_a_completion_is_what_the_engine_tells():
     await check_model(model(), prompt=PROMPT)
-
-
-async def test_a_completion_is_what_the_engine_tells():
     [completion] = await model().complete(PROMPT, 1, Sampling(temperature=0.7, seed=1))
     assert completion.text == TEXT
     assert completion.prompt_ids == tuple(TOKENIZER.encode(PROMPT))
