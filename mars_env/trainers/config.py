@@ -1,6 +1,6 @@
 """The settings of an update, with their sources, and the advantages that they describe. No torch in here."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
@@ -13,11 +13,9 @@ from mars_env.trainers.advantages import (
     over_batch,
     penalise_calls,
     penalise_overlong,
-    turn_key,
     zeros_of,
 )
 from mars_env.trainers.credit_rules import balanced_verdicts, credit_rule, informed_rewards, majority_labels
-from mars_env.trainers.scorable import scorable_groups
 from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Group
 
@@ -235,24 +233,3 @@ def estimator_of(config: Credit) -> Estimator:
         return advantages if config.uniform_groups == "drop" else zeros_of(groups) | advantages
 
     return estimate
-
-
-def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) -> bool:
-    """Whether a group has no policy gradient: its rewards are equal, or nothing of it is trained.
-
-    Turns of `TrainConfig.batch_roles` are compared with those of other groups, so equal rewards do not count;
-    `frozen` are the policies that are not trained.
-
-    Example:
-        >>> from mars_env.trainers.advantages import _example_group
-        >>> [has_no_gradient(TrainConfig(), _example_group([1.0, r])) for r in (1.0, 0.0)]
-        [True, False]
-    """
-    scorable, _ = scorable_groups([group], config, frozen)
-    advantages = estimator_of(config.model_copy(update={"uniform_groups": "drop"}))(scorable)
-    return not any(
-        (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
-        and turn.policy not in frozen
-        and config.trains(turn.role)
-        for turn in scorable[0].turns
-    )

@@ -21,11 +21,11 @@ from mars_env.rollout.pipeline import Training, pipeline
 from mars_env.rollout.row_files import append, open_file, rows_of
 from mars_env.sync import call_async
 from mars_env.text import logger
-from mars_env.trainers.config import has_no_gradient
 from mars_env.trainers.imitation import imitating
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.sample_files import sample_to_row
 from mars_env.trainers.samples import turn_samples
+from mars_env.trainers.scorable import has_no_gradient
 from mars_env.types import Grade, Grader, Problem, Tree, Turn, role_of
 
 if TYPE_CHECKING:

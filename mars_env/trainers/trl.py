@@ -21,6 +21,7 @@ from mars_env.models.preflight import preflight
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
+from mars_env.trainers.assembly import rows_per_tree
 from mars_env.trainers.checks import check_agents, require_roles, require_rows
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.rollouts import LostTrees, graded_in_step
@@ -211,12 +212,6 @@ class TeamRollouts:
         if list(prompts) != [id for id in ids for _ in range(self.rows)] or {*ids} - self._problems.keys():
             raise ConfigError("give TRL TeamRollouts.prompts() as data set, and each process whole problems")
         return [self._problems[id] for id in ids]
-
-
-def rows_per_tree(game: Game, rollouts: GroupedSettings | None) -> int:
-    """The most turns of one tree: of grouped rollouts, or of the game's own growth."""
-    turns = game.rules.max_turns
-    return turns if rollouts is None else rollouts.group * (1 + rollouts.branches * (turns - 1))
 
 
 def _row(sample: TurnSample, scale: float) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 import re
 import runpy
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from mars_env.rollout import groups_of
 from mars_env.trainers.config import Overlong, TrainConfig
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.policy import Policy
-from mars_env.trainers.trl import TeamRollouts, rows_per_tree
+from mars_env.trainers.trl import TeamRollouts
 
 GAME = Game(solve_verify_correct(schedule="training", rounds=1), grader_for("math"))
 ROLLOUTS = GroupedSettings(group=4, branches=1)
@@ -227,9 +227,3 @@ def test_the_example_runs(capsys):
     said = capsys.readouterr().out
     assert re.search(r"before: Solver [\d.]+%, System [\d.]+%", said)
     assert re.search(r"after:  Solver [\d.]+%, System [\d.]+%", said)
-
-
-def test_rows_of_a_tree():
-    assert rows_per_tree(GAME, ROLLOUTS) == ROWS
-    paper = replace(GAME, rules=solve_verify_correct(schedule="training"))
-    assert rows_per_tree(paper, GroupedSettings()) == 72

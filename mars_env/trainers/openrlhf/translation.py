@@ -166,9 +166,8 @@ def _loss(train: TrainConfig) -> Iterator[Translation]:
 def _rollouts(settings: RunSettings, own: Flags) -> Iterator[Translation]:
     sampling = settings.sampling
     yield Translation("--rollout.batch_size", "problems_per_step", (settings.problems_per_step,))
-    yield Translation(
-        "--rollout.n_samples_per_prompt", "rollouts.group and rollouts.branches", (rows_per_tree(settings),)
-    )
+    rows = rows_per_tree(training_game(settings), settings.rollouts)
+    yield Translation("--rollout.n_samples_per_prompt", "rollouts.group and rollouts.branches", (rows,))
     yield Translation("--train.batch_size", "train.minibatches", (_batch_size(settings, own),))
     yield Translation("--rollout.max_new_tokens", "sampling.max_tokens", (sampling.max_tokens,))
     yield Translation("--rollout.temperature", "sampling.temperature", (sampling.temperature,))

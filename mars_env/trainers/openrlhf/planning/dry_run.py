@@ -9,7 +9,13 @@ from mars_env.errors import ConfigError
 from mars_env.problems.hub_code import CODE_SETS
 from mars_env.problems.hub_math import MATH_SETS
 from mars_env.trainers.architecture import architecture_of
-from mars_env.trainers.assembly import environment_of, evaluation_game, evaluation_sampling, rows_per_tree
+from mars_env.trainers.assembly import (
+    environment_of,
+    evaluation_game,
+    evaluation_sampling,
+    rows_per_tree,
+    training_game,
+)
 from mars_env.trainers.credit_rules import credit_line
 from mars_env.trainers.memory import GIB
 from mars_env.trainers.openrlhf.arguments import ENTRY, parsed_arguments
@@ -72,7 +78,8 @@ def _policy(args: SimpleNamespace, checkpoint: str, gpu: float) -> tuple[str, bo
 
 def _rollouts(settings: RunSettings, here: RunSettings) -> str:
     """How much is rolled out and trained at a time."""
-    name, rows, pipeline = environment_of(settings).id, rows_per_tree(here), settings.pipeline
+    name, pipeline = environment_of(settings).id, settings.pipeline
+    rows = rows_per_tree(training_game(here), here.rollouts)
     if pipeline.groups_per_update is not None and settings.rollouts is not None:
         return (
             f"{name}: {settings.steps} updates of {pipeline.groups_per_update} groups of "

@@ -28,7 +28,7 @@ from mars_env.rollout.contexts import require_room
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import run_sync
 from mars_env.trainers.advantages import advantage_stats, over_batch
-from mars_env.trainers.assembly import training_game, training_problems
+from mars_env.trainers.assembly import agents_by_name, training_game, training_problems
 from mars_env.trainers.checks import check_agents
 from mars_env.trainers.config import estimator_of
 from mars_env.trainers.evaluation import evaluation_after
@@ -36,7 +36,6 @@ from mars_env.trainers.loop import fit
 from mars_env.trainers.metrics import StepMetrics, role_metrics
 from mars_env.trainers.openrlhf.policies import arguments_of, take_common_checkpoint
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, require_alive
-from mars_env.trainers.openrlhf.team import agents_by_name
 from mars_env.trainers.openrlhf.translation import policies_of, scheduled_steps
 from mars_env.trainers.openrlhf.workers.processes import install_engines, load_models, placed, require_gpus
 from mars_env.trainers.openrlhf.workers.trainer import PolicyTrainer
@@ -61,7 +60,7 @@ def train_policies(
     """
     trainer = start_trainer(settings, args)
     game, problems = training_game(settings), training_problems(settings)
-    agents = agents_by_name(settings, game.rules, trainer.models())
+    agents = agents_by_name(settings, game.rules, trainer.models(), problems)
     team = Team(agents, trainer.policies)
     trainer.frozen = team.frozen
     trained = check_agents(agents, settings.train, trainer.policies, backend="OpenRLHF")
