@@ -30,7 +30,7 @@ async def evaluate(settings: RunSettings, agents: Mapping[str, Agent]) -> dict[s
     group = settings.rollouts.group if settings.rollouts else 1
     at_once = settings.problems_per_step * group
     trees = await collect(game, agents, jobs, seed=settings.seed, concurrency=at_once)
-    return evaluation_metrics(trees, problems.name)
+    return evaluation_metrics(trees)
 
 
 async def evaluation_after(
@@ -54,10 +54,9 @@ def _sampled(agent: Agent, sampling: Sampling) -> Agent:
     return changed
 
 
-def evaluation_metrics(trees: Sequence[Tree], name: str) -> dict[str, float]:
-    """The metrics of an evaluation on the problem set `name`, from raw grades.
+def evaluation_metrics(trees: Sequence[Tree]) -> dict[str, float]:
+    """The metrics of an evaluation, from raw grades.
 
-    ``eval_NAME_pass1`` is the System's accuracy, under the name by which OpenRLHF finds the best checkpoint.
     Trees that could not be played or graded are in no rate; ``eval_faults`` and ``eval_unknown`` count them.
     """
     measured = measure(trees)
@@ -65,8 +64,6 @@ def evaluation_metrics(trees: Sequence[Tree], name: str) -> dict[str, float]:
     for key in EVALUATED:
         if key in measured and (total := sum(of for _, of in measured[key].pairs.values())):
             metrics[f"eval_{key}"] = sum(value for value, _ in measured[key].pairs.values()) / total
-    if "eval_system_accuracy" in metrics:
-        metrics[f"eval_{name}_pass1"] = metrics["eval_system_accuracy"]
     grades = [turn.grade for tree in trees for turn in tree.turns]
     metrics["eval_num_samples"] = float(len(trees))
     metrics["eval_faults"] = float(sum(bool(tree.fault) for tree in trees))

@@ -189,7 +189,6 @@ def test_the_metrics_are_those_of_the_local_trainer(synchronous):
     evaluated = {step for step, figures in steps(synchronous).items() if "eval_system_accuracy" in figures}
     assert evaluated == {3}
     figures = steps(synchronous)[3]
-    assert figures["eval_system_accuracy"] == figures["eval_arithmetic_pass1"]
     for accuracy in (figures["eval_system_accuracy"], figures["eval_solver_accuracy"]):
         # Of the 8 answers, those that are UNKNOWN do not count: a tool that a busy machine could not run.
         assert any(abs(known * accuracy - round(known * accuracy)) < 1e-5 for known in range(1, 9))

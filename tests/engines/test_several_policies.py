@@ -235,7 +235,7 @@ def test_the_team_is_evaluated_and_logged(run, resumed):
     figures = logged(folder)[4]
     assert figures["eval_num_samples"] == 2
     assert figures["eval_faults"] == 0
-    assert figures.get("eval_programs_pass1", 0) == 0, "random models solve nothing"
-    assert "eval_programs_pass1" in figures or figures["eval_unknown"], figures  # no sandbox answered
+    assert figures.get("eval_system_accuracy", 0) == 0, "random models solve nothing"
+    assert "eval_system_accuracy" in figures or figures["eval_unknown"], figures  # no sandbox answered
     assert figures["role/coder/turns"] == 8
     assert "policy/coder_0/vllm_kl" in logged(folder)[1]

@@ -9,11 +9,11 @@ policy is trained on its own turns. Each has its own trainer, optimizer, engines
 does not change a policy that has no turn in it.
 """
 
-import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,7 +44,7 @@ from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.trainers.scorable import require_scorable, scorable_groups
 from mars_env.trainers.team import Team
-from mars_env.types import Agent, Group, Model
+from mars_env.types import Group, Model
 
 
 def train_policies(
@@ -67,9 +67,6 @@ def train_policies(
     run_sync(preflight(agents, game, trained))
     run_sync(require_room(game.rules, agents, problems, game.grader))
 
-    async def evaluate(update: int) -> Mapping[str, float]:
-        return await trainer.evaluate(agents, update)
-
     history = run_sync(
         fit(
             trainer,
@@ -79,7 +76,7 @@ def train_policies(
             directory=args.ckpt.path,
             checkpoint_every=settings.checkpoint_every,
             loggers=loggers,
-            evaluate=evaluate if settings.evaluation.every else None,
+            evaluate=partial(evaluation_after, settings, agents) if settings.evaluation.every else None,
         )
     )
     trainer.save_models()
@@ -168,14 +165,6 @@ class OpenRLHFTrainer:
         """Write each policy's weights as an ordinary checkpoint."""
         policies = self.policies.values()
         ray.get([ref for policy in policies for ref in policy.actor_model_group.async_save_model()])
-
-    async def evaluate(self, agents: Mapping[str, Agent], update: int) -> Mapping[str, float]:
-        """Play the evaluation where it is due, and save a checkpoint if it is the best so far."""
-        metrics = await evaluation_after(self.settings, agents, update)
-        if metrics and len(self.policies) == 1:  # several are saved together, under one tag
-            [policy] = self.policies.values()
-            await asyncio.to_thread(policy.save_best_checkpoint, metrics, update, policy.progress(update))
-        return metrics
 
 
 class Engines:
