@@ -17,7 +17,7 @@ from mars_env.grading import check_reference
 from mars_env.lazy import import_object
 from mars_env.players import by_name
 from mars_env.problems import ProblemSet
-from mars_env.problems.registry import held_out_by_default
+from mars_env.problems.registry import held_out_by_default, kind_of_set
 from mars_env.text import shown
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.tables import EnvironmentSettings, TeamSettings
@@ -39,10 +39,15 @@ def training_spec(settings: RunSettings) -> EnvSpec:
     return _spec(settings, environment_of(settings).settings, training=True)
 
 
+def training_set(settings: RunSettings) -> str:
+    """The name of the training problems."""
+    table = environment_of(settings)
+    return table.problems or spec(table.id).problems
+
+
 def training_problems(settings: RunSettings) -> ProblemSet:
     """The training problems; a `ConfigError` if the set would give another split, and none is named."""
-    table = environment_of(settings)
-    name = table.problems or spec(table.id).problems
+    table, name = environment_of(settings), training_set(settings)
     if "split" not in table.problem_options and (held_out := held_out_by_default(name)):
         raise ConfigError(
             f"{name} gives its split {held_out!r}, which training would spoil for evaluations: set "
@@ -56,22 +61,24 @@ def training_game(settings: RunSettings) -> Game:
     env_spec = training_spec(settings)
     if function := find_game(env_spec.game).options.trained_by:
         raise ConfigError(f"{function.replace(':', '.')} trains {env_spec.game_name!r}, not mars-env train")
-    return make_game(env_spec, kind=training_problems(settings)[0].kind)
+    kind = kind_of_set(training_set(settings)) or training_problems(settings)[0].kind
+    return make_game(env_spec, kind=kind)
 
 
 def evaluation_game(settings: RunSettings) -> Game:
     """The game in evaluation: with the settings of training, unless it has its own."""
     table = settings.evaluation.settings
     env_spec = training_spec(settings) if table is None else _spec(settings, table, training=False)
-    return make_game(env_spec, kind=evaluation_problems(settings)[0].kind)
+    name = settings.evaluation.problems or training_set(settings)
+    return make_game(env_spec, kind=kind_of_set(name) or evaluation_problems(settings)[0].kind)
 
 
 def evaluation_problems(settings: RunSettings) -> ProblemSet:
     """The evaluation problems; empty without evaluation."""
-    table, environment = settings.evaluation, environment_of(settings)
+    table = settings.evaluation
     if not table.every:
         return ProblemSet("none", [])
-    name = table.problems or environment.problems or spec(environment.id).problems
+    name = table.problems or training_set(settings)
     return load_problems(name, check=check_reference, **table.problem_options)[: table.limit]
 
 

@@ -58,8 +58,8 @@ def train_policies(
         ConfigError: The settings do not fit.
         StoreError: The policies' checkpoints are of different updates.
     """
-    trainer = start_trainer(settings, args)
     game, problems = training_game(settings), training_problems(settings)
+    trainer = start_trainer(settings, args)
     agents = agents_by_name(settings, game.rules, trainer.models(), problems)
     team = Team(agents, trainer.policies)
     trainer.frozen = team.frozen
