@@ -12,7 +12,7 @@ from mars_env.identity import full_name
 from mars_env.lazy import needs
 from mars_env.models.batching import BatchLimits, Ticket, lock_of, submit
 from mars_env.models.checkpoint import load_model
-from mars_env.models.requests import Sampled, ScoringTokenModel, sampled_completion
+from mars_env.models.requests import Sampled, TokenModel, sampled_completion
 from mars_env.types import Completion, Sampling
 
 with needs("hf", "HFModel needs torch and transformers"):
@@ -37,7 +37,7 @@ _FAULTS = (RuntimeError, ValueError, IndexError)
 """What torch raises for any fault; running out of memory is a RuntimeError, too."""
 
 
-class HFModel(ScoringTokenModel):
+class HFModel(TokenModel):
     """A causal language model of the transformers library, run in this process.
 
     Concurrent requests are gathered (see `mars_env.models.batching`) and run as one batch: each distinct

@@ -16,7 +16,7 @@ from mars_env.identity import digest_of
 from mars_env.models import vllm_engines as engines
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.checksums import Checksum, checksums, merged
-from mars_env.models.requests import Sampled, ScoringTokenModel, require_fit
+from mars_env.models.requests import Sampled, TokenModel, require_fit
 from mars_env.models.vllm_weights import (
     EXTENSION,
     LOAD_SHARED,
@@ -34,7 +34,7 @@ _HARDWARE = {
 """Engine arguments that change speed, memory and places, not what is sampled."""
 
 
-class _Client(ScoringTokenModel):
+class _Client(TokenModel):
     """What a model and an adapter on it share: the engine, the tokenizer, and how requests are made."""
 
     capacity: int

@@ -200,15 +200,6 @@ class LostTrees:
         if self._in_vain >= self._limit:
             raise ModelError(f"{self._in_vain} trees could not be played, and no other: {tree.fault}")
 
-    def write_step(self, trees: Sequence[Tree]) -> None:
-        """Count trees that were played together."""
-        for tree in trees:
-            self.turns_of(tree.id)
-        for tree in trees:
-            self.write_turns(tree.turns)
-        for tree in trees:
-            self.write_tree(tree, {})
-
 
 @dataclass(frozen=True, slots=True)
 class _InStep:

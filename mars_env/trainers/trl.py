@@ -159,8 +159,6 @@ class TeamRollouts:
         first = int(trainer.state.global_step) * len(problems)
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
         trees = run_sync(self._played(jobs))
-        lost = LostTrees(lambda turn: self._config.trains(turn.role), len(jobs))
-        lost.write_step(trees)
         groups, unscorable = scorable_groups(groups_of(trees), self._config)
         require_scorable(groups, unscorable, self._config)
         samples = [turn_samples(groups_of([tree]), self._config) for tree in trees]
@@ -179,8 +177,14 @@ class TeamRollouts:
         return {name: list(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
 
     async def _played(self, jobs: Sequence[Job]) -> Sequence[Tree]:
-        concurrency = self._concurrency or len(jobs)
-        return await collect(self._game, self._agents, jobs, seed=self._config.seed, concurrency=concurrency)
+        return await collect(
+            self._game,
+            self._agents,
+            jobs,
+            seed=self._config.seed,
+            concurrency=self._concurrency or len(jobs),
+            journal=LostTrees(lambda turn: self._config.trains(turn.role), len(jobs)),
+        )
 
     def advantage(
         self,
