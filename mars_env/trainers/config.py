@@ -164,19 +164,15 @@ class TrainConfig(Credit, frozen=True):
     dual_clip: float | None = Field(default=None, gt=1)
     """For negative advantages the loss is at most this times ``-A``, however large the ratio; None turns it
     off. The usual value is 3 (arXiv 1912.09729)."""
-    aggregation: Literal["token-mean", "sequence-mean", "sequence-sum"] | None = None
+    aggregation: Literal["token-mean", "sequence-mean"] | None = None
     """See `mars_env.trainers.losses.row_weights`. None: "token-mean", or "sequence-mean" with
     ``ratio="sequence"``."""
-    normaliser: int | None = Field(default=None, ge=1)
-    """The constant of "sequence-sum", in tokens: the limit of one completion."""
     kl_coefficient: float = Field(default=0.0, ge=0)
     """Weight of the KL term to `Policy.reference`; with 0 no reference is needed. MarsRL has the term but
     gives no number; MARS2: 1e-3."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainConfig":
-        if (self.aggregation == "sequence-sum") != (self.normaliser is not None):
-            raise ValueError('aggregation="sequence-sum" and normaliser go together: give both or neither')
         if self.dmmpt_threshold is not None and self.ratio == "sequence":
             raise ValueError('dmmpt_threshold is for single tokens: set ratio="token"')
         if not all(0 <= beta < 1 for beta in self.betas):
@@ -193,7 +189,7 @@ class TrainConfig(Credit, frozen=True):
         )
 
     @property
-    def mean(self) -> Literal["token-mean", "sequence-mean", "sequence-sum"]:
+    def mean(self) -> Literal["token-mean", "sequence-mean"]:
         """The aggregation."""
         return self.aggregation or ("sequence-mean" if self.ratio == "sequence" else "token-mean")
 

@@ -29,7 +29,7 @@ from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.trainers.scorable import require_scorable, scorable_groups
 from mars_env.types import Agent, Problem, Tree
 
-_LOSSES: Final[Mapping[str, str]] = {"token-mean": "dapo", "sequence-mean": "grpo", "sequence-sum": "dr_grpo"}
+_LOSSES: Final[Mapping[str, str]] = {"token-mean": "dapo", "sequence-mean": "grpo"}
 """TRL's ``loss_type`` for each aggregation."""
 
 _LACKING: Final = ("minibatches", "dmmpt_threshold", "batch_roles")
@@ -107,7 +107,7 @@ class TeamRollouts:
             raise ConfigError("TRL's warm-up begins at a learning rate of 0: leave warmup_updates out")
         if rows % rows_at_once:
             raise ConfigError(f"{rows} rows of a step cannot be divided into parts of {rows_at_once}")
-        arguments = {
+        return {
             "num_generations": self.rows,
             "generation_batch_size": rows,
             "per_device_train_batch_size": rows_at_once,
@@ -136,11 +136,6 @@ class TeamRollouts:
             "disable_dropout": True,
             "seed": config.seed,
         }
-        return (
-            arguments
-            if config.normaliser is None
-            else arguments | {"max_completion_length": config.normaliser}
-        )
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
         """Play the problems of a step; `prompts` are their ids, each as often as there are rows.

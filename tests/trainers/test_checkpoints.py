@@ -110,7 +110,6 @@ OTHER = {
         "clip_high": 0.3,
         "dual_clip": 3.0,
         "aggregation": "sequence-mean",
-        "normaliser": 64,
         "kl_coefficient": 0.1,
     },
     "may_change": {

@@ -94,11 +94,9 @@ def playing(tmp_path):
     [
         TrainConfig(learning_rate=1e-3, weight_decay=10.0, dual_clip=3.0),
         TrainConfig(learning_rate=1e-3, ratio="sequence", train_roles=("solver", "corrector")),
-        TrainConfig(
-            learning_rate=1e-3, advantage="mean_centred", aggregation="sequence-sum", normaliser=24, epochs=2
-        ),
+        TrainConfig(learning_rate=1e-3, advantage="mean_centred", epochs=2),
     ],
-    ids=["marsrl", "gspo", "dr-grpo"],
+    ids=["marsrl", "gspo", "mean-centred"],
 )
 def test_one_step_of_trl_ends_in_the_weights_of_the_local_trainer(config, tmp_path):
     module = dropping()

@@ -226,8 +226,6 @@ def _untranslatable(settings: RunSettings) -> Iterator[str]:
         yield "leave engine.name out: OpenRLHF samples with vLLM alone"
     if settings.samplers is not None:
         yield "leave samplers out: OpenRLHF places its own engines, by openrlhf.vllm.num_engines"
-    if train.mean not in _AGGREGATIONS:
-        yield f"train.aggregation: OpenRLHF has no {train.mean!r}, only {', '.join(_AGGREGATIONS)}"
     for name in ("shared_prefixes", "most_logits", "autocast"):
         if getattr(train, name) != getattr(plain, name):
             yield f"leave train.{name} out: OpenRLHF has no such thing, and always computes in bfloat16"
