@@ -22,7 +22,7 @@ from mars_env.trainers.lora import Adapter
 from mars_env.trainers.optimiser import trained_parameters
 from mars_env.trainers.policy import Policy
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.samplers import Refreshable, Samplers, sampling_models
+from mars_env.trainers.samplers import Refresher, sampling_models
 from mars_env.trainers.samples import require_trainable
 from mars_env.types import Agent
 
@@ -34,7 +34,7 @@ log = logger(__name__)
 Metrics = Mapping[str, float]
 
 Refresh = Callable[[Mapping[str, Policy]], Awaitable[Metrics | None] | Metrics | None]
-"""Brings new weights to the models that sample, and may give metrics of that; `refresher` makes one."""
+"""Brings new weights to the models that sample, and may give metrics of that; `Refresher` makes one."""
 
 
 OWN: Final = "mars_env.agents.registry:as_agent"
@@ -49,7 +49,7 @@ class Team:
     """Who plays and what is trained. `make_team` makes one from models in this process.
 
     Make one by hand for your own agents, or for an engine such as vLLM:
-    ``Team(agents, {"mars": Policy(module, tokenizer)}, refresher({"mars": vllm_model}))``.
+    ``Team(agents, {"mars": Policy(module, tokenizer)}, Refresher({"mars": vllm_model}))``.
 
     Attributes:
         agents: By agent name; their `policy` names their weights. Others than those below are not trained.
@@ -70,14 +70,6 @@ class Team:
     def frozen(self) -> frozenset[str]:
         """Names of the agents' policies that are not trained."""
         return frozenset(agent.policy for agent in self.agents.values()) - self.policies.keys()
-
-
-def refresher(models: Mapping[str, Refreshable]) -> Samplers:
-    """Updates models, by policy: their version, and their weights unless the policy shares them.
-
-    After each update checksums prove that the weights have arrived (`mars_env.trainers.samplers.Samplers`).
-    """
-    return Samplers(models)
 
 
 def make_team(
@@ -148,7 +140,7 @@ def team_of(
         trained, engines = {name: trained[old]}, {name: engines[old]}
     shared = {name: engines[name] is model and settings.samplers is None for name, model in trained.items()}
     policies = {name: _policy(model, settings, shared=shared[name]) for name, model in trained.items()}
-    return Team(agents, policies, Samplers(engines), made_by)
+    return Team(agents, policies, Refresher(engines), made_by)
 
 
 def _made_by(
