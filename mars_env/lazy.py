@@ -98,12 +98,12 @@ def import_object(name: str) -> Any:
     if not is_object_name(name):
         raise ConfigError(f"{name!r} is not of the form my_module:my_object")
     module, _, attribute = name.partition(":")
-    found: Any = imported(module, name)
+    value: Any = imported(module, name)
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise ConfigError(f"the module {module!r} has no {attribute!r}")
-        found = getattr(found, part)
-    return found
+        value = getattr(value, part)
+    return value
 
 
 def is_object_name(name: str) -> bool:

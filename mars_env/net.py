@@ -171,8 +171,8 @@ class Guard:
         """
         if not self._keys:
             _require_local(request)
-        given = key_of(request).encode("utf-8", "replace")
-        if self._keys and not any(hmac.compare_digest(given, key) for key in self._keys):
+        sent = key_of(request).encode("utf-8", "replace")
+        if self._keys and not any(hmac.compare_digest(sent, key) for key in self._keys):
             what = "the API key is missing or wrong: send Authorization: Bearer KEY"
             raise Refusal(401, what, "authentication_error", code="invalid_api_key")
 

@@ -18,7 +18,7 @@ def check_rows(
     """Check rows to train on, of this or another library.
 
     Ids, masks, versions, log-probabilities, groups and advantages are checked. Each problem is a line with
-    row and field, and makes the exit status 1. docs/rows.md has the form of rows.
+    row and field, and makes the exit status 1. docs/other-trainers.md has the form of rows.
 
     Args:
         file: Rows of JSON; - is standard input.

@@ -73,7 +73,7 @@ def _packing(setup: Any) -> Any:
     return setup_kernel
 
 
-EXTENSION = f"{__name__}.{WorkerExtension.__name__}"
+EXTENSION = f"mars_env.models.vllm_worker.{WorkerExtension.__name__}"
 LOAD_SHARED = WorkerExtension.load_shared_weights.__name__
 WEIGHT_CHECKSUMS = WorkerExtension.weight_checksums.__name__
 PACK_RELOADED = WorkerExtension.pack_reloaded_experts.__name__

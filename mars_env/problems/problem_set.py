@@ -348,14 +348,14 @@ class ProblemSet(Sequence[Problem]):
 
 def _filled(groups: Iterable[list[int]], count: int) -> tuple[list[int], list[list[int]]]:
     """Whole groups, in order, of at most so many members together; and the other groups."""
-    part: list[int] = []
+    members: list[int] = []
     others = []
     for group in groups:
-        if len(part) + len(group) <= count:
-            part += group
+        if len(members) + len(group) <= count:
+            members += group
         else:
             others.append(group)
-    return part, others
+    return members, others
 
 
 def _matches(problem: Problem, key: str, accepted: Any) -> bool:

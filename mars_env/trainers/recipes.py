@@ -89,7 +89,7 @@ class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrin
     engine: EngineSettings = EngineSettings()
     """What samples."""
     samplers: Annotated[RaySamplers | None, MAY_CHANGE] = None
-    """Processes on Ray in which the agents act (docs/machines.md), e.g. ``{ workers = 2 }``; None: they act
+    """Processes on Ray in which the agents act (docs/machines.md), e.g. ``{ count = 2 }``; None: they act
     in this process."""
     evaluation: EvaluationSettings = EvaluationSettings()
     """Evaluation during training."""

@@ -38,7 +38,7 @@ LEDGER = "trained.jsonl"
 the update's number, the policies' versions before it, groups with their ages, trees, and dropped turns."""
 
 SAMPLES = "samples.jsonl"
-"""Beside it, with `LoggingSettings.record`: the rows of each update (docs/rows.md), with its number."""
+"""Beside it, with `LoggingSettings.record`: rows of each update (docs/other-trainers.md), with its number."""
 
 
 async def rollouts(

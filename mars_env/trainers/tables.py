@@ -112,7 +112,7 @@ class LoggingSettings(Table):
     wandb: str | None = None
     """Name of a project of Weights & Biases."""
     record: bool = False
-    """Write the rows that were trained beside the checkpoints: ``samples.jsonl`` (docs/rows.md)."""
+    """Write the rows that were trained beside the checkpoints: ``samples.jsonl`` (docs/other-trainers.md)."""
 
 
 def setting_rows(table: Any, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:

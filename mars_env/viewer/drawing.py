@@ -26,11 +26,11 @@ templates = jinja2.Environment(
 
 def visits(tree: Tree) -> dict[str, int]:
     """How often each turn was visited: itself, and once for each turn that grew below it."""
-    found = dict.fromkeys((turn.id for turn in tree.turns), 1)
+    counts = dict.fromkeys((turn.id for turn in tree.turns), 1)
     for turn in reversed(tree.turns):  # children after their parents
         if turn.parent_id is not None:
-            found[turn.parent_id] += found[turn.id]
-    return found
+            counts[turn.parent_id] += counts[turn.id]
+    return counts
 
 
 def picture(tree: Tree, anchors: Mapping[str, str]) -> Markup | None:
@@ -79,9 +79,9 @@ def _places(tree: Tree, children: Mapping[str | None, Sequence[Turn]]) -> dict[s
 def _node(turn: Turn, seen: int, final: bool) -> dict[str, Any]:
     right = is_right(turn)
     kind = "ungraded" if turn.grade is None else {None: "unknown", True: "right", False: "wrong"}[right]
-    known = [one_line(turn.agent, 60), kind, f"visits {seen}"]
-    known += [f"search score {turn.search_score:.3g}"] if turn.search_score is not None else []
-    known += ["the team's answer"] if final else []
+    facts = [one_line(turn.agent, 60), kind, f"visits {seen}"]
+    facts += [f"search score {turn.search_score:.3g}"] if turn.search_score is not None else []
+    facts += ["the team's answer"] if final else []
     score = "·" if turn.search_score is None else f"{turn.search_score:.2f}".removeprefix("0")
-    title = f"{one_line(turn.id, 60)}: {', '.join(known)}"
+    title = f"{one_line(turn.id, 60)}: {', '.join(facts)}"
     return {"kind": kind, "score": score, "title": title, "visits": seen, "final": final}

@@ -71,8 +71,8 @@ def mathml(latex: str, display: bool = False) -> Markup | None:
 def _write(element: Element, pieces: list[str], attributes: Mapping[str, str] | None = None) -> bool:
     if element.tag not in _ELEMENTS:
         return False
-    known = [(name, value) for name, value in element.attrib.items() if _is_known(name, value)]
-    written = "".join(f' {name}="{escape(value)}"' for name, value in [*known, *(attributes or {}).items()])
+    allowed = [(name, value) for name, value in element.attrib.items() if _is_known(name, value)]
+    written = "".join(f' {name}="{escape(value)}"' for name, value in [*allowed, *(attributes or {}).items()])
     # Its texts are written with entities, such as &#x02211;.
     pieces.append(f"<{element.tag}{written}>{escape(visible(unescape(element.text or '')))}")
     children = list(element)

@@ -79,23 +79,23 @@ def render_page(
     """
     whole = trees if summary_of is None else summary_of
     script = templates.get_template("page.js.jinja").render()
-    wanted = display or Display()
-    chosen = next(_parts(trees, wanted.max_turns), [])
+    limits = display or Display()
+    chosen = next(_parts(trees, limits.max_turns), [])
     how = replace(
-        wanted,
-        max_characters=_fitting_characters(chosen, wanted.max_characters),
-        formulas=limited(wanted.formulas, FORMULA_CHARACTERS),
-        colours=limited(wanted.colours, PROGRAM_CHARACTERS),
+        limits,
+        max_characters=_fitting_characters(chosen, limits.max_characters),
+        formulas=limited(limits.formulas, FORMULA_CHARACTERS),
+        colours=limited(limits.colours, PROGRAM_CHARACTERS),
     )
     views = [_tree(tree, number, how) for number, tree in enumerate(chosen)]
     lines = [*notes, *plain_note()]
     if len(chosen) < len(trees):
-        turns = sum(min(len(tree.turns), wanted.max_turns) for tree in chosen)
-        part = f"the first {len(chosen)} of {len(trees)} trees ({turns} turns)"
-        lines.append(f"This page shows {part}; the tables cover all of them.")
+        turns = sum(min(len(tree.turns), limits.max_turns) for tree in chosen)
+        first = f"the first {len(chosen)} of {len(trees)} trees ({turns} turns)"
+        lines.append(f"This page shows {first}; the tables cover all of them.")
     if parts:
         lines.append("The trees are on several pages; the tables, on the first one, cover all of them.")
-    if how.max_characters < wanted.max_characters:
+    if how.max_characters < limits.max_characters:
         lines.append(f"The run is large: of each text this page shows {how.max_characters:,} characters.")
     tag_counts = Counter(tag for view in views for tag in view["tags"])
     # Text in a script or style element must not end it; these are files of the package.
@@ -120,17 +120,17 @@ def render_page(
 
 def _parts(trees: Sequence[Tree], most: int) -> Iterator[list[Tree]]:
     """The trees of each page, in order: whole trees with at most so many turns, or one larger tree."""
-    part: list[Tree] = []
+    page: list[Tree] = []
     held = 0
     for tree in trees:
         size = min(len(tree.turns), most)
-        if part and held + size > most:
-            yield part
-            part, held = [], 0
-        part.append(tree)
+        if page and held + size > most:
+            yield page
+            page, held = [], 0
+        page.append(tree)
         held += size
-    if part:
-        yield part
+    if page:
+        yield page
 
 
 def plain_note() -> list[str]:

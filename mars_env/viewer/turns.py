@@ -99,22 +99,22 @@ def turn_view(
 
 def _badges(turn: Turn, by_id: Mapping[str, Turn], final: str | None) -> list[tuple[str, str]]:
     """What was found of a turn, as (kind, label)."""
-    found: list[tuple[str, str]] = []
+    badges: list[tuple[str, str]] = []
     if turn.grade is not None:
-        found.append((turn.grade.verdict.value.lower(), turn.grade.verdict.value))
+        badges.append((turn.grade.verdict.value.lower(), turn.grade.verdict.value))
     if (verdict := turn.info.get("verdict")) is not None:
-        found.append(_judgement(verdict, judged_turn(turn, by_id)))
+        badges.append(_judgement(verdict, judged_turn(turn, by_id)))
     if turn.info.get("malformed"):
-        found.append(("warn", "malformed"))
+        badges.append(("warn", "malformed"))
     reasons = {completion.finish_reason for completion in turn.action.completions}
     if interrupted := sorted(reasons & INTERRUPTIONS.keys()):
         labels = {reason: f"cut off by the {reason.replace('_', ' ')}" for reason in interrupted}
-        found += [("warn", "lost" if reason == "fault" else labels[reason]) for reason in interrupted]
+        badges += [("warn", "lost" if reason == "fault" else labels[reason]) for reason in interrupted]
     elif turn.action.truncated:
-        found.append(("warn", "cut off"))
+        badges.append(("warn", "cut off"))
     if turn.id == final:
-        found.append(("final", "team's answer"))
-    return found
+        badges.append(("final", "team's answer"))
+    return badges
 
 
 def _judgement(verdict: Any, judged: Turn | None) -> tuple[str, str]:
@@ -127,21 +127,21 @@ def _judgement(verdict: Any, judged: Turn | None) -> tuple[str, str]:
 
 
 def _amounts(turn: Turn, advantage: float | None) -> list[str]:
-    found = []
+    amounts = []
     if turn.reward is not None:
-        found.append(f"reward {turn.reward:.3g}")
+        amounts.append(f"reward {turn.reward:.3g}")
     elif turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN:
-        found.append("reward unknown")
+        amounts.append("reward unknown")
     if advantage is not None:
-        found.append(f"advantage {advantage:+.3g}")
+        amounts.append(f"advantage {advantage:+.3g}")
     if turn.search_score is not None:
-        found.append(f"search score {turn.search_score:.3g}")
+        amounts.append(f"search score {turn.search_score:.3g}")
     logprobs = [x for completion in turn.action.completions for x in completion.logprobs]
     if logprobs:
-        found.append(f"log p {sum(logprobs) / len(logprobs):.3g} a token")
+        amounts.append(f"log p {sum(logprobs) / len(logprobs):.3g} a token")
     if tokens := sampled_tokens(turn):
-        found.append(f"{tokens:,} tokens")
-    return found
+        amounts.append(f"{tokens:,} tokens")
+    return amounts
 
 
 def _calls(turn: Turn, display: Display, page: Shown) -> Iterator[_Fold | None]:
@@ -168,9 +168,9 @@ def _prompt(turn: Turn, messages: Sequence[tuple[str, str]], display: Display, p
         link = Markup('<a href="#{}">as in turn {}</a>').format(page.anchors[first], visible(first))
         return _Fold("Prompt", link)
     size = sum(len(text) for _, text in messages)
-    part = Markup('<span class="who">{}</span>\n{}')
+    message = Markup('<span class="who">{}</span>\n{}')
     plain = ((visible(role), shortened(text, display.max_characters)) for role, text in messages)
-    html = Markup("\n\n").join(part.format(role, text) for role, text in plain)
+    html = Markup("\n\n").join(message.format(role, text) for role, text in plain)
     return _Fold(f"Prompt, {size:,} characters", html)
 
 
@@ -193,10 +193,10 @@ def _changed(turn: Turn, tree: Tree, by_id: Mapping[str, Turn]) -> _Fold | None:
     if before is None:
         return None
     old, new = (_program(t, tree) for t in (before, turn))
-    found = changed_lines(visible(old), visible(new))
-    if found is None:
+    changes = changed_lines(visible(old), visible(new))
+    if changes is None:
         return None
-    html = Markup('<code class="diff">{}</code>').format(found)
+    html = Markup('<code class="diff">{}</code>').format(changes)
     return _Fold(f"Changes to {visible(before.agent)}'s turn {visible(before.id)}", html)
 
 

@@ -35,8 +35,8 @@ def test_the_test_exists(name):
     assert function in {node.name for node in tree.body if isinstance(node, functions)}
 
 
-def test_the_page_of_marsrls_loop_shows_the_code_of_the_package():
-    page = (ROOT / "docs" / "marsrl-loop.md").read_text(encoding="utf-8")
+def test_the_page_of_environments_shows_the_code_of_the_package():
+    page = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
     [shown] = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     source = (ROOT / "mars_env" / "envs" / "marsrl.py").read_text(encoding="utf-8")
     assert indent(shown, "    ") in source

@@ -1,6 +1,7 @@
 """Loggers: each figure of each step is kept once, over resumes and killed processes."""
 
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -43,6 +44,7 @@ def test_tensorboard_writes_and_hides_repeated_steps(tmp_path):
         for step in steps:
             logger.log(step, {"policy/mars/loss": value})
         logger.close()
+        time.sleep(1)  # TensorBoard reads files in the order of the seconds in which they were opened
     events = accumulator.EventAccumulator(str(tmp_path))
     events.Reload()
     shown = [(event.step, event.value) for event in events.Scalars("policy/mars/loss")]

@@ -2,7 +2,7 @@
 
 from openrlhf.trainer.ray.vllm_worker_wrap import WorkerWrap
 
-from mars_env.models.vllm_weights import WorkerExtension
+from mars_env.models.vllm_worker import WorkerExtension
 
 
 class TeamWorker(WorkerWrap, WorkerExtension):  # type: ignore[misc]
