@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from command_line import run_cli, run_python
+from command_line import call_cli, run_python
 from rich.console import Console
 from rows import write_rows
 
@@ -116,7 +116,7 @@ main()
 """
 
 
-def test_a_comparison_can_be_read_in_eighty_columns_and_as_json(call, monkeypatch):
+def test_a_comparison_can_be_read_in_eighty_columns_and_as_json(call):
     for name, text in (("one", "4"), ("two", "5")):
         agents = f"scripted:{text}"
         call("evaluate", "arithmetic-solve", "--agents", agents, "--limit", 3, "--out", name, "--json")
@@ -202,7 +202,7 @@ def test_fields_and_streams_stand_for_files(tmp_path):
     with pytest.raises(ConfigError):
         loaded(None, fields)
     arguments = ["--problems", tmp_path / "own.jsonl", "--fields", fields, "--completions", "-", "--out", "-"]
-    graded = run_cli("grade", *arguments, input='{"problem_id": "a", "completion": "2"}\n')
+    graded = call_cli("grade", *arguments, input='{"problem_id": "a", "completion": "2"}\n')
     assert json.loads(graded)["verdict"] == "CORRECT"
 
 

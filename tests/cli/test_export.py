@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from command_line import run_cli
+from command_line import call_cli
 from rows import read_rows
 from typer.testing import CliRunner
 
@@ -201,7 +201,7 @@ def test_no_model_is_loaded_because_a_run_names_it(tmp_path):
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["may_change"]["settings"]["verifier"] = "hf:somebody/anything"
     (run / "manifest.json").write_text(json.dumps(manifest))
-    told = run_cli("export", run, tmp_path / "rows.jsonl", code=2)
+    told = call_cli("export", run, tmp_path / "rows.jsonl", code=2)
     assert "does not decide what is loaded as verifier" in " ".join(told.split())
 
 

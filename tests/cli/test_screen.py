@@ -9,7 +9,6 @@ from rich.progress import Progress, TextColumn
 from rich.table import Table
 
 import mars_env
-from mars_env.cli import main
 from mars_env.cli.screen import Screen, say
 from mars_env.errors import ConfigError, MissingExtra
 from mars_env.text import logger
@@ -61,15 +60,6 @@ def test_human_rendering_is_clean(capsys):
     assert "PWNED" in shown and clean(shown)
 
 
-def mars(monkeypatch, *arguments):
-    monkeypatch.setattr("sys.argv", ["mars-env", *arguments])
-    try:
-        main()
-    except SystemExit as ended:
-        return ended.code or 0
-    return 0
-
-
 FILES = {
     "id": {"id": HOSTILE, "problem": "x", "answer": "2"},
     "statement": {"id": "p", "problem": HOSTILE, "answer": "2"},
@@ -80,10 +70,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_hostile_problem_files_end_in_a_table_or_one_clean_sentence(monkeypatch, capsys, tmp_path, name):
-    file = tmp_path / "p.jsonl"
-    file.write_text(json.dumps(FILES[name]) + "\n")
-    status = mars(monkeypatch, "problems", str(file))
-    shown = capsys.readouterr()
-    assert status in (0, 2) and clean(shown.out + shown.err)
-    assert (status == 2) == shown.err.startswith("mars-env: ")
+def test_hostile_problem_files_end_in_a_table_or_one_clean_sentence(call, tmp_path, name):
+    (tmp_path / "p.jsonl").write_text(json.dumps(FILES[name]) + "\n")
+    shown, status = call("problems", "p.jsonl")
+    assert status in (0, 2) and clean(shown) and (status == 2) == shown.startswith("mars-env: ")

@@ -4,7 +4,7 @@ import json
 
 import openai_server
 import pytest
-from command_line import run_cli
+from command_line import call_cli
 
 import mars_env
 from mars_env.rollout import read_run
@@ -37,18 +37,9 @@ def test_two_models_behind_two_endpoints_in_one_tree(tmp_path):
     ]
     with CodeServer() as one, CodeServer() as two:
         out = tmp_path / "run"
-        text = run_cli(
-            *["evaluate", "programs-tree-search", "--limit", 2, "--json", "--out", out],
-            *[
-                "--agents",
-                f"coder_0={one.url}#first,coder_1={two.url}#second",
-                "--set",
-                "nodes=12",
-                "--seed",
-                4,
-            ],
-        )
-        report = json.loads(text)
+        agents = f"coder_0={one.url}#first,coder_1={two.url}#second"
+        options = ["--limit", 2, "--agents", agents, "--set", "nodes=12", "--seed", 4, "--out", out, "--json"]
+        report = json.loads(call_cli("evaluate", "programs-tree-search", *options))
         assert one.calls > 0 and two.calls > 0
         calls, tokens = one.calls + two.calls, one.completion_tokens + two.completion_tokens
         prompts = one.prompts + two.prompts

@@ -1,11 +1,10 @@
 """Training on the command line, with tiny checkpoints that the tests write."""
 
-import json
 import sys
 
 import pytest
 import torch
-from command_line import run_cli
+from command_line import call_cli
 from safetensors.torch import load_file
 from tiny_team import tiny
 from typer.testing import CliRunner
@@ -227,50 +226,23 @@ def test_a_team_of_another_size_is_refused_in_one_sentence(folder):
     assert not (folder / "run").exists()
 
 
-def marsrl(*arguments, steps=1):
-    """MarsRL in small."""
-    roles = ("solver", "verifier", "corrector")
-    flags = [f"--environment.rewards.{role}=tiny_rewards:digits" for role in roles]
-    flags += [f"--steps={steps}", "--problems_per_step=2", "--rollouts.group=4", "--rollouts.branches=1"]
-    called("arithmetic-solve-verify-correct", "--out=run", "--sampling.max_tokens=6", *flags, *arguments)
-    return read_jsonl("run/metrics.jsonl")
-
-
-def test_marsrl_is_pipelined_and_segmented_with_importance_weights_and_mastered_tokens(folder):
-    options = [
-        *("pipeline.staleness=1", "pipeline.groups_per_update=2", "segment_tokens=2"),
-        *("train.tis_cap=2", "train.tis_veto=0.0001", "train.dmmpt_threshold=0.01"),
-        "train.learning_rate=0.003",
-    ]
-    rows = marsrl("--model", "one", *(f"--{option}" for option in options), steps=4)
-    assert [row["step"] for row in rows] == [1, 2, 3, 4]
-    assert all(row["pipeline/oldest"] <= 1 and row["pipeline/dropped"] == 0 for row in rows)
-    assert max(row["pipeline/oldest"] for row in rows) == 1  # rollouts did run ahead
-    parts = {f"policy/policy/{part}" for part in ("mastered", "importance", "vetoed")}
-    updated = [row for row in rows if "policy/policy/loss" in row]  # where rewards differ within a group
-    assert updated and all(parts <= row.keys() for row in updated)
-    assert any(0 < row["policy/policy/mastered"] < 1 for row in updated)
-    state = json.loads((folder / "run/step-00000004/state.json").read_text())
-    assert state["must_match"]["run"]["segment_tokens"] == 2
-    trained = [json.loads(line) for line in (folder / "run/trained.jsonl").read_text().splitlines()]
-    groups = [group for row in trained for group in row["groups"]]
-    assert len(groups) == len(set(groups)) >= 8
-    marsrl("--model", "one", *(f"--{option}" for option in options), steps=5)  # it is continued
-    assert [row["step"] for row in read_jsonl("run/metrics.jsonl")] == [1, 2, 3, 4, 5]
-
-
 def test_roles_have_adapters_of_their_own_or_share_one(folder):
     pytest.importorskip("peft", reason="adapters need the extra lora")
-    marsrl("--model", "one", "--team.lora", 2, "--checkpoint_every", 1)
-    assert sorted(weights(folder / "run/step-00000001")) == ["corrector_0", "solver_0", "verifier_0"]
-    shared = ["--team.model.solver,verifier,corrector", "one", "--team.lora", 2, "--out", "shared"]
-    marsrl(*shared)
-    assert sorted(weights(folder / "shared/step-00000001")) == ["solver-verifier-corrector"]
+    roles = ("solver", "verifier", "corrector")
+    flags = [f"--environment.rewards.{role}=tiny_rewards:digits" for role in roles]
+    flags += ["--steps=1", "--problems_per_step=2", "--rollouts.group=4", "--rollouts.branches=1"]
+    flags += ["--sampling.max_tokens=6", "--team.lora=2"]
+    for out, model, names in (
+        ("own", "--model", ["corrector_0", "solver_0", "verifier_0"]),
+        ("shared", "--team.model.solver,verifier,corrector", ["solver-verifier-corrector"]),
+    ):
+        called("arithmetic-solve-verify-correct", *flags, model, "one", "--out", out)
+        assert sorted(weights(folder / out / "step-00000001")) == names
 
 
 def test_the_command_itself(folder, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    said = run_cli("train", "programs-tree-search", "--model", "nowhere", "--out", "run", code=2)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    said = call_cli("train", "programs-tree-search", "--model", "nowhere", "--out", "run", code=2)
     assert "nowhere" in said and "Traceback" not in said
 
 

@@ -4,7 +4,7 @@ import html
 from dataclasses import replace
 
 import pytest
-from command_line import run_cli
+from command_line import call_cli
 
 import mars_env
 from mars_env import net
@@ -32,7 +32,7 @@ def played(tmp_path):
 
 
 def test_a_stored_run_is_shown_with_its_report_and_its_prompts(played):
-    assert "wrote" in run_cli("view", played)
+    assert "wrote" in call_cli("view", played)
     page = html.unescape((played / "report.html").read_text(encoding="utf-8"))
     assert "<h1>run</h1>" in page and "arithmetic (generated): 2 problems x 1 sample, seed 3" in page
     assert page.count("<summary>Prompt, ") == 6 and page.count("<summary>Thinking, 5 characters") == 2
@@ -41,9 +41,9 @@ def test_a_stored_run_is_shown_with_its_report_and_its_prompts(played):
 
 def test_without_a_report_one_is_made_of_the_trees(played, tmp_path):
     (played / "report.json").write_text("{}")  # of another version, say
-    page = run_cli("view", played, "--out", "-")
+    page = call_cli("view", played, "--out", "-")
     assert page.startswith("<!") and page.rstrip().endswith("</html>")
-    run_cli("view", played, "--out", tmp_path / "page.html")
+    call_cli("view", played, "--out", tmp_path / "page.html")
     assert "arithmetic (generated): 2 problems x 1 sample, seed 3" in (tmp_path / "page.html").read_text(
         "utf-8"
     )
@@ -113,7 +113,7 @@ def test_the_page_shows_what_was_sent_by_any_agent_and_the_store_has_it_once(tmp
     assert all(f"In short: {text}" in page for text in sent)
 
 
-def test_a_prompt_is_written_once_in_a_tree_and_linked_to(tmp_path):
+def test_a_prompt_is_written_once_in_a_tree_and_linked_to():
     said = Completion("4", messages=(("user", "2 + 2?"),))
     turns = [Turn("p#0", str(i), None, "g", "solver_0", "m", "p", Action("4", (said,))) for i in range(3)]
     page = render_page([Tree("p#0", Problem("p", "sum", "4"), tuple(turns))], title="t")
@@ -150,6 +150,6 @@ def test_advantages_stand_beside_the_turns(played, tmp_path):
     write_run(
         tmp_path / "other", [replace(first, turns=tuple(turns))], {"title": "arithmetic-solve-verify-correct"}
     )
-    run_cli("view", tmp_path / "other", "--advantage", "mean_centred")
+    call_cli("view", tmp_path / "other", "--advantage", "mean_centred")
     page = (tmp_path / "other" / "report.html").read_text(encoding="utf-8")
     assert "advantage -1" in page and "advantage +1" in page

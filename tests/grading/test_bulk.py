@@ -52,22 +52,14 @@ def test_a_bad_row_is_named_before_anything_is_graded(tmp_path, line):
     assert not (tmp_path / "v.jsonl").exists()
 
 
-def test_a_missing_file_and_a_bad_concurrency(tmp_path):
+@pytest.mark.parametrize(("file", "concurrency"), [("none.jsonl", 1), ("empty.jsonl", 0)])
+def test_a_missing_file_and_a_bad_concurrency_are_refused(tmp_path, file, concurrency):
+    write_rows(tmp_path / "empty.jsonl", [])
     with pytest.raises(ConfigError):
-        grade_file(PROBLEMS, tmp_path / "none.jsonl", tmp_path / "v.jsonl")
-    with pytest.raises(ConfigError):
-        grade_file(PROBLEMS, tmp_path / "none.jsonl", tmp_path / "v.jsonl", concurrency=0)
+        grade_file(PROBLEMS, tmp_path / file, tmp_path / "v.jsonl", concurrency=concurrency)
 
 
-def test_an_own_grader_and_an_empty_file(tmp_path):
-    class Lost:
-        async def grade(self, problem, text):
-            return Grade.unknown("the machine is on fire")
-
-    rows = write_rows(tmp_path / "c.jsonl", [{"problem_id": "a", "completion": "é"}])
-    assert grade_file(PROBLEMS, rows, tmp_path / "v.jsonl", grader=Lost()) == {"UNKNOWN": 1}
-    [row] = read_rows(tmp_path / "v.jsonl")
-    assert row["score"] is None
+def test_an_empty_file_has_no_verdicts(tmp_path):
     assert grade_file(PROBLEMS, write_rows(tmp_path / "e.jsonl", []), tmp_path / "v.jsonl") == {}
     assert (tmp_path / "v.jsonl").read_text() == ""
 
@@ -93,6 +85,7 @@ def test_a_cancellation_inside_of_a_grader_costs_one_verdict(tmp_path):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
+        (Grade.unknown("it is lost"), "it is lost"),
         (KeyError("my bug"), "KeyError"),
         (None, "returned None, not a Grade"),
         (True, "returned True, not a Grade"),
@@ -112,7 +105,8 @@ def test_what_a_grader_may_not_do_costs_one_verdict(tmp_path, given, reason):
     answers = [{"problem_id": "a", "completion": text} for text in ("25", "bad", "25")]
     rows = write_rows(tmp_path / "c.jsonl", answers)
     assert grade_file(PROBLEMS, rows, tmp_path / "v.jsonl", grader=Mine()) == {"CORRECT": 2, "UNKNOWN": 1}
-    assert reason in read_rows(tmp_path / "v.jsonl")[1]["reason"]
+    row = read_rows(tmp_path / "v.jsonl")[1]
+    assert reason in row["reason"] and row["score"] is None
 
 
 def test_a_full_disk_is_one_sentence(tmp_path):

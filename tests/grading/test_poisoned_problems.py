@@ -11,51 +11,16 @@ from mars_env.grading.bulk import grade_file
 from mars_env.grading.code.reference import check_tests
 from mars_env.types import Problem
 
+
+def nested(depth):
+    return [nested(depth - 1)] if depth else 1
+
+
 GOOD = {
     "form": "function_call", "fn_name": "f", "method": False, "prelude": False, "tolerance": None,
     "solutions": [], "time_limit": None, "memory_limit": None,
     "tests": [{"arguments": [1], "accept": [1], "public": False}],
 }  # fmt: skip
-
-
-def nested(depth):
-    value = 1
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-POISON = {
-    "arguments 400 deep": {**GOOD, "tests": [{"arguments": [nested(400)], "accept": [1], "public": False}]},
-    "infinite time": {**GOOD, "time_limit": math.inf},
-    "time that is none": {**GOOD, "time_limit": math.nan},
-    "negative time": {**GOOD, "time_limit": -1},
-    "time in words": {**GOOD, "time_limit": "2 s"},
-    "infinite memory": {**GOOD, "memory_limit": math.inf},
-    "nothing": None,
-    "a list": [1],
-    "another form": {**GOOD, "form": "x"},
-    "arguments that are none": {**GOOD, "tests": [{"arguments": 5, "accept": [1], "public": False}]},
-}
-
-
-def graded(folder, problems, completions, **options):
-    rows = [{"problem_id": name, "completion": text} for name, text in completions]
-    file = write_rows(folder / "c.jsonl", rows)
-    counts = grade_file(problems, file, folder / "v.jsonl", **options)
-    return counts, read_rows(folder / "v.jsonl")
-
-
-def test_one_poisoned_problem_costs_its_own_verdicts(tmp_path):
-    problems = {name: Problem(name, "?", reference, "code") for name, reference in POISON.items()}
-    problems["good"] = Problem("good", "?", GOOD, "code")
-    answered = [(name, "def f(x):\n    return 1\n") for poison in POISON for name in ("good", poison)]
-    counts, verdicts = graded(tmp_path, problems, answered)
-    assert counts == {"CORRECT": len(POISON), "UNKNOWN": len(POISON)}
-    for row in verdicts:
-        assert row["verdict"] == ("CORRECT" if row["problem_id"] == "good" else "UNKNOWN")
-        assert row["score"] is None or row["problem_id"] == "good"
-        assert row["reason"] or row["problem_id"] == "good"
 
 
 LIMITS = ["Infinity", "NaN", "1e300", "-1", '"x"', "[]", "true", '{"seconds": "x", "nanos": []}', "1e-300"]
@@ -92,8 +57,11 @@ OTHER_TASKS = {  # other tasks, which the right program of this one does not sol
 
 
 def poisoned(reference):
-    """A reference with each field of it, and of its test, missing or of another kind."""
+    """A reference with each field of it, and of its test, missing or of another kind; and none at all."""
+    yield from (("nothing", None), ("a list", [1]))
     test = reference["tests"][0]
+    if "arguments" in test:
+        yield "deep arguments", {**reference, "tests": [{**test, "arguments": [nested(400)]}]}
     for field in reference:
         yield f"without {field}", {key: value for key, value in reference.items() if key != field}
         for value in VALUES:
@@ -112,7 +80,9 @@ def test_no_poison_in_a_reference_makes_a_right_program_wrong(tmp_path, referenc
         f"{form} {name}": Problem(f"{form} {name}", "?", each, "code") for name, each in poisoned(reference)
     }
     problems[form] = Problem(form, "?", reference, "code")
-    _, verdicts = graded(tmp_path, problems, [(name, f"```python\n{RIGHT[form]}```") for name in problems])
+    rows = [{"problem_id": name, "completion": f"```python\n{RIGHT[form]}```"} for name in problems]
+    grade_file(problems, write_rows(tmp_path / "c.jsonl", rows), tmp_path / "v.jsonl")
+    verdicts = read_rows(tmp_path / "v.jsonl")
     assert [row["problem_id"] for row in verdicts] == list(problems)
     assert {row["problem_id"] for row in verdicts if row["verdict"] == "WRONG"} <= OTHER_TASKS
     unknown = [row for row in verdicts if row["verdict"] == "UNKNOWN"]

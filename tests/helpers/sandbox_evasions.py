@@ -9,7 +9,7 @@ import socket
 import textwrap
 from typing import Any
 
-from sandbox_checks import SMALL, TIGHT, execute, proves, run_python
+from sandbox_checks import PROGRAMS, SMALL, TIGHT, execute, proves, run_python
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits, Result
 from mars_env.sandbox.backends import library_folder
@@ -81,42 +81,13 @@ async def judges_a_short_program_by_its_peak(backend: Backend) -> None:
 
 @proves(Guarantee.MEMORY)
 async def counts_memory_that_is_in_no_process(backend: Backend) -> None:
-    source = """
-        def take(fd):
-            kept = []
-            for _ in range(60):
-                m = mmap.mmap(fd, 10 << 20)
-                touch(m); m.madvise(mmap.MADV_DONTNEED); kept.append(m)
-                print("held", 10 * len(kept), flush=True)
-        for path in (None, "/dev/zero"):
-            try: take(-1 if path is None else os.open(path, os.O_RDWR))
-            except OSError: print("refused")
-    """
+    source = PROGRAMS["counts_memory_that_is_in_no_process"]
     await _must_hold(backend, source, 256, Ended.MEMORY)
 
 
 @proves(Guarantee.MEMORY)
 async def counts_memory_in_sockets(backend: Backend) -> None:
-    source = """
-        try:
-            for _ in range(<forks>):
-                if os.fork() == 0: break
-        except OSError: pass
-        kept, size = [], 0
-        try:
-            while len(kept) < <pairs>:
-                pair = socket.socketpair()
-                kept.append(pair)
-                for s in pair:
-                    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
-                    s.setblocking(False)
-                    try:
-                        while True: size += s.send(b"x" * 32768)
-                    except BlockingIOError: pass
-        except OSError: pass
-        time.sleep(2)
-        print("held", size >> 20)
-    """
+    source = PROGRAMS["counts_memory_in_sockets"]
     await _must_hold(backend, source, 256, Ended.MEMORY, Ended.FILES, forks=8, pairs=120)
     # Fewer than the open files that a program may have, and more than its memory.
     few = Limits(cpu_seconds=10, memory_bytes=32 * MIB)
@@ -126,51 +97,20 @@ async def counts_memory_in_sockets(backend: Backend) -> None:
 
 @proves(Guarantee.PROCESSES)
 async def stops_a_fork_bomb(backend: Backend) -> None:
-    source = """
-        while True:
-            try: os.fork()
-            except OSError: pass
-    """
+    source = PROGRAMS["stops_a_fork_bomb"]
     result = await run_python(backend, source, SMALL)
     assert result.ended in (Ended.CPU, Ended.PROCESSES, Ended.MEMORY), result
 
 
 @proves(Guarantee.PROCESSES)
 async def counts_threads_whose_first_has_ended(backend: Backend) -> None:
-    source = """
-        import platform
-        threading.stack_size(65536)
-        def others():
-            time.sleep(0.05)
-            n = 0
-            try:
-                for _ in range(300):
-                    threading.Thread(target=time.sleep, args=(3.0,), daemon=True).start(); n += 1
-            except RuntimeError: pass
-            time.sleep(1); os.write(1, b"held %d\\n" % n); os._exit(0)
-        threading.Thread(target=others).start()
-        libc.syscall(60 if platform.machine() == "x86_64" else 93, 0)
-    """
+    source = PROGRAMS["counts_threads_whose_first_has_ended"]
     await _must_hold(backend, source, 64, Ended.PROCESSES)
 
 
 @proves(Guarantee.HOST_FILES)
 async def holds_up_no_file_of_the_host(backend: Backend) -> None:
-    source = """
-        path = os.__file__
-        fd = os.open(path, os.O_RDONLY)
-        attempt("write lease", lambda: fcntl.fcntl(fd, 1024, fcntl.F_WRLCK))
-        attempt("read lease", lambda: fcntl.fcntl(fd, 1024, fcntl.F_RDLCK))
-        attempt("notification", lambda: fcntl.fcntl(fd, 1026, 1))
-        attempt("question", lambda: fcntl.fcntl(fd, 5, bytes(32)))
-        for number in (0x40086602, 0x40046602, 0x401C5820, 0x40085806):
-            attempt("attribute", lambda: fcntl.ioctl(fd, number, bytes(64)))
-        try: fcntl.flock(fd, fcntl.LOCK_EX); fcntl.lockf(fd, fcntl.LOCK_SH)
-        except OSError: pass
-        print(path, "did", *reached, flush=True)
-        open("ready", "w").close()
-        time.sleep(2)
-    """
+    source = PROGRAMS["holds_up_no_file_of_the_host"]
     running = asyncio.ensure_future(run_python(backend, source, Limits(idle_seconds=20)))
     path = library_folder() / "os.py"  # programs can see it
     locked = True

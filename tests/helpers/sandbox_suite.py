@@ -25,6 +25,7 @@ from unittest.mock import patch
 import sandbox_evasions  # noqa: F401  (this adds its checks)
 from sandbox_checks import (
     CHECKS,
+    PROGRAMS,
     ROOMY,
     SMALL,
     Check,
@@ -132,24 +133,7 @@ async def reaches_no_socket(backend: Backend) -> None:
         abstract.listen()
         datagram.bind(f"{folder}/socket")
         datagram.setblocking(False)
-        source = """
-            def tcp(): socket.create_connection(("127.0.0.1", <port>), 1)
-            def abstract():
-                s = socket.socket(socket.AF_UNIX); s.connect(<name>)
-            def datagram():
-                s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.sendto(b"x", <path>)
-            def paired():
-                a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.sendto(b"x", <path>)
-            def vsock():
-                socket.socket(40, socket.SOCK_STREAM)
-            def netlink():
-                s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0); s.bind((0, 0)); return False
-            def udp():
-                s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-                s.sendto(b"x", ("127.0.0.1", <udp>))
-                return False
-            for f in (tcp, abstract, datagram, paired, vsock, netlink, udp): attempt(f.__name__, f)
-        """
+        source = PROGRAMS["reaches_no_socket"]
         await must_be_fine(
             backend,
             source,
@@ -169,19 +153,7 @@ async def reads_no_file_of_the_host(backend: Backend) -> None:
         canary.write("secret")
         canary.flush()
         Path(canary.name).chmod(0o644)
-        source = """
-            parent = "/proc/%d" % os.getppid()
-            paths = [<canary>, "/proc/1/root" + <canary>, parent + "/root" + <canary>, parent + "/mem",
-                     "/etc/shadow", "/etc/passwd", "/etc/hostname", <library>]
-            for path in paths: attempt(path, lambda: open(path, "rb").read(1))
-            for path in ("/root", "/home", "/work", <packages>, os.path.expanduser("~root")):
-                attempt(path, lambda: bool([e for e in os.listdir(path) if not e.startswith(".pyenv")]))
-            def link():
-                os.symlink(<canary>, "link"); open("link").read()
-            def hard():
-                os.link(<canary>, "hard"); open("hard").read()
-            attempt("link", link); attempt("hard", hard)
-        """
+        source = PROGRAMS["reads_no_file_of_the_host"]
         packages = next((p for p in sys.path if p.endswith("site-packages")), "/nowhere")
         await must_be_fine(
             backend, source, canary=canary.name, library=str(Path(__file__)), packages=packages
@@ -196,25 +168,7 @@ async def changes_no_file_of_the_host(backend: Backend) -> None:
         Path(folder).chmod(0o777)
         canary.chmod(0o666)
         before = canary.stat()
-        source = """
-            folder, canary = <folder>, <canary>
-            attempt("write", lambda: open(canary, "w").write("x"))
-            attempt("append", lambda: open(canary, "a").write("x"))
-            attempt("new", lambda: open(folder + "/new", "w"))
-            attempt("chmod", lambda: os.chmod(canary, 0))
-            attempt("utime", lambda: os.utime(canary, (0, 0)))
-            attempt("truncate", lambda: os.truncate(canary, 0))
-            attempt("unlink", lambda: os.unlink(canary))
-            attempt("rename", lambda: os.rename(canary, folder + "/other"))
-            attempt("xattr", lambda: os.setxattr(canary, "user.x", b"x"))
-            attempt("library", lambda: open(os.__file__, "a"))
-            attempt("interpreter", lambda: open(sys.executable, "ab"))
-            attempt("binaries", lambda: open("/usr/bin/mars-env-was-here", "w"))
-            attempt("modes", lambda: os.chmod(os.__file__, 0o777))
-            for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/dev/new",
-                         "/proc/sysrq-trigger", "/proc/sys/vm/drop_caches", "/new", "/usr/new"):
-                attempt(path, lambda: open(path, "w"))
-        """
+        source = PROGRAMS["changes_no_file_of_the_host"]
         await must_be_fine(backend, source, folder=folder, canary=str(canary))
         after = canary.stat()
         assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns), after
@@ -225,16 +179,7 @@ async def changes_no_file_of_the_host(backend: Backend) -> None:
 @proves(Guarantee.ENVIRONMENT)
 async def sees_no_environment_of_the_host(backend: Backend) -> None:
     secret = secrets.token_hex(8)
-    source = """
-        import glob
-        found = repr(dict(os.environ))
-        paths = ["/proc/self/environ"]
-        if <private>: paths += glob.glob("/proc/[0-9]*/environ") + ["/proc/%d/environ" % os.getppid()]
-        for path in paths:
-            try: found += open(path, errors="replace").read()
-            except OSError: pass
-        assert "MARS_ENV_SUITE_SECRET" not in found and "SSH" not in found
-    """
+    source = PROGRAMS["sees_no_environment_of_the_host"]
     with patch.dict(os.environ, MARS_ENV_SUITE_SECRET=secret):
         await must_be_fine(backend, source, private=Guarantee.HOST_FILES in backend.guarantees)
 
@@ -245,25 +190,7 @@ async def harms_no_process_of_the_host(backend: Backend) -> None:
         [sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL
     )
     try:
-        source = """
-            import resource
-            pid = <pid>
-            for target in (pid, os.getppid(), <suite>):
-                attempt("kill", lambda: os.kill(target, signal.SIGKILL) if target != 1 else False)
-                attempt("stop", lambda: os.kill(target, signal.SIGSTOP) if target != 1 else False)
-                attempt("group", lambda: os.killpg(target, signal.SIGKILL))
-                attempt("ptrace", lambda: libc.ptrace(16, target, 0, 0) == 0)
-                attempt("memory", lambda: open(f"/proc/{target}/mem", "r+b"))
-                attempt("prlimit", lambda: resource.prlimit(target, resource.RLIMIT_CPU, (1, 1)))
-                def pidfd(): signal.pidfd_send_signal(os.pidfd_open(target), signal.SIGKILL)
-                attempt("pidfd", lambda: pidfd() if target != 1 else False)
-            def owner():
-                r, w = os.pipe()
-                fcntl.fcntl(r, 8, pid); fcntl.fcntl(r, 10, 9)
-                fcntl.fcntl(r, fcntl.F_SETFL, os.O_ASYNC); os.write(w, b"x"); return False
-            attempt("owner", owner)
-            attempt("all", lambda: os.setpriority(os.PRIO_USER, 0, 19) or False)
-        """
+        source = PROGRAMS["harms_no_process_of_the_host"]
         await must_be_fine(backend, source, pid=bystander.pid, suite=os.getpid())
         assert bystander.poll() is None, "a process of the host was killed"
         state = Path(f"/proc/{bystander.pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -288,21 +215,7 @@ async def tells_signals(backend: Backend) -> None:
 @proves(Guarantee.NO_SURVIVORS)
 async def leaves_nothing_alive(backend: Backend) -> None:
     token = f"survivor-{secrets.token_hex(8)}"
-    source = """
-        for kind in range(3):
-            try: pid = os.fork()
-            except OSError: print("refused"); continue
-            if pid == 0:
-                os.setsid()
-                signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGHUP, signal.SIG_IGN)
-                if os.fork(): os._exit(0)
-                if kind == 1: os.kill(os.getpid(), signal.SIGSTOP)
-                if kind == 2:
-                    for fd in range(10): attempt(fd, lambda: os.close(fd))
-                os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(600)", <token>])
-        time.sleep(0.3)
-        print("done")
-    """
+    source = PROGRAMS["leaves_nothing_alive"]
     result = await run_python(backend, source, token=token)
     assert result.ended is Ended.EXITED and result.stdout.endswith(b"done\n"), result
     alive = processes_with(token)

@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from studies.spell import lookups
 
-STEPS = 30
+STEPS = 15
 
 
 class Coin:

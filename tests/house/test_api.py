@@ -79,7 +79,7 @@ def test_a_run_with_another_function_judge_or_reward_is_another_run(tmp_path):
     play("grader", grader=rubric(timeout=9.0))  # how long a request may take does not count
 
 
-def test_where_and_how_often_a_model_is_asked_does_not_count(tmp_path):
+def test_where_and_how_often_a_model_is_asked_does_not_count():
     def told(url="http://a:1/v1", **options):
         given = {"extra_body": {"user": "sk-body"}, "headers": {"X-Key": "sk-head"}, **options}
         return identity_of(Solver(HTTPModel(url, "m", **given)))

@@ -1,7 +1,5 @@
 import collections
 
-import pytest
-
 from mars_env import load_problems
 from mars_env.problems.aime import LEVELS, TEMPLATES
 
@@ -18,15 +16,11 @@ def test_problems_are_complete():
         assert set(problem.id) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-/")
 
 
-def test_thousands_are_distinct():
-    problems = load_problems("aime", n=3000)
+def test_thousands_are_distinct_of_all_templates_and_of_levels_in_equal_numbers():
+    problems = list(load_problems("aime", n=3000))
     assert len({p.statement for p in problems}) > 2800
     answers = collections.Counter(p.reference for p in problems)
     assert answers.most_common(1)[0][1] < 60, "no answer is worth guessing"
-
-
-def test_levels_come_up_equally_and_all_templates_come_up():
-    problems = load_problems("aime", n=3000)
     levels = collections.Counter(p.metadata["level"] for p in problems)
     assert sorted(levels) == list(LEVELS)
     assert all(500 < count < 700 for count in levels.values())
@@ -35,10 +29,8 @@ def test_levels_come_up_equally_and_all_templates_come_up():
 
 def test_options_choose_templates():
     problems = load_problems("aime", n=60, level=[2, 5], topic="geometry", split="test")
-    assert {(p.metadata["level"], p.metadata["topic"]) for p in problems} == {
-        (2, "geometry"),
-        (5, "geometry"),
-    }
+    chosen = {(p.metadata["level"], p.metadata["topic"]) for p in problems}
+    assert chosen == {(2, "geometry"), (5, "geometry")}
     assert problems[7].id == "aime-level25-geometry/test/0/7"
     assert problems.by_id(problems[7].id) == problems[7]
     one = load_problems("aime", n=5, template="necklaces")
@@ -46,6 +38,6 @@ def test_options_choose_templates():
     assert load_problems("aime", topic="number theory")[0].id == "aime-number_theory/train/0/0"
 
 
-@pytest.mark.parametrize("name", sorted(TEMPLATES))
-def test_every_template_fills_the_rarer_split(name):
-    assert len(load_problems("aime", n=25, template=name, split="test", seed=1).content_hash()) == 32
+def test_every_template_fills_the_rarer_split():
+    for name in TEMPLATES:
+        assert len(load_problems("aime", n=25, template=name, split="test", seed=1)[24].statement) > 20

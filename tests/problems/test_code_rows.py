@@ -5,43 +5,32 @@ import datetime
 import json
 import pickle
 import zlib
+from pathlib import Path
 
 import pytest
 from hub_rows import CODE
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import read_rows
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.code import code_problem_from_row, is_code_row, load_code_file
-from mars_env.problems.hub_code import CODE_SETS, human_eval_row, live_code_bench, mbpp_row
+from mars_env.problems.hub_code import human_eval_row, live_code_bench, mbpp_row
 from mars_env.problems.packed import unpack
 from mars_env.problems.rows import BadField, Untestable
 
 LCB_STDIN, LCB_CALL = CODE["livecodebench, stdin"], CODE["livecodebench, call"]
 HUMAN_EVAL, MBPP, CODE_CONTESTS = CODE["humaneval"], CODE["mbpp"], CODE["codecontests"]
 APPS, APPS_CALL, DEEP_CODER = CODE["apps"], CODE["apps, call"], CODE["deepcoder"]
-OURS_STDIN = {
-    "id": "s",
-    "prompt": "Echo.",
-    "mode": "stdin",
-    "tests": [{"input": "a", "output": "a", "public": True}],
-}
+ECHO = [{"input": "a", "output": "a", "public": True}]
+OURS_STDIN = {"id": "s", "prompt": "Echo.", "mode": "stdin", "tests": ECHO}
 OURS_CALL = {
-    "id": "c",
-    "prompt": "Add.",
-    "mode": "function_call",
-    "fn_name": "add",
-    "inputs": [[1, 2]],
-    "outputs": [[3]],
-    "starter_code": "class Solution:\n    def add(self, a, b):\n",
-}
-OURS_CHECK = {
-    "id": "k",
-    "prompt": "def f(x):\n",
-    "entry_point": "f",
-    "tests": "def check(candidate):\n    assert candidate(1)",
-}
+    "id": "c", "prompt": "Add.", "mode": "function_call", "fn_name": "add", "inputs": [[1, 2]],
+    "outputs": [[3]], "starter_code": "class Solution:\n    def add(self, a, b):\n",
+}  # fmt: skip
+CHECK = "def check(candidate):\n    assert candidate(1)"
+OURS_CHECK = {"id": "k", "prompt": "def f(x):\n", "entry_point": "f", "tests": CHECK}
 
 
 @pytest.mark.parametrize(
@@ -112,10 +101,6 @@ def test_details():
     assert code_problem_from_row({**APPS, "solutions": " "}).reference["solutions"] == []
     checked = code_problem_from_row({**CODE_CONTESTS, "checker": "print(1)"})
     assert checked.reference["checker"] == "print(1)"
-    assert (
-        "Name the function `f`"
-        in code_problem_from_row({**OURS_CALL, "starter_code": "", "fn_name": "f"}).statement
-    )
 
 
 def test_the_many_asserts_of_mbpp_plus_count():
@@ -159,54 +144,21 @@ def test_integer_keys_of_a_first_argument_are_noted_where_the_set_s_own_grader_m
         problem = code_problem_from_row(row, default_id="x")
         assert problem.reference["integer_keys"] is True
         assert json.loads(json.dumps(problem.reference)) == problem.reference
-    for row in (
-        {**OURS_CALL, "inputs": [[{"1": 2}, 5]]},
-        {**APPS, "input_output": json.dumps({**given, "inputs": [[{"1": 2, "a": 3}]]})},
-        {
-            **APPS,
-            "input_output": json.dumps({**given, "inputs": [[5, {"1": 2}], [{}], []], "outputs": [1] * 3}),
-        },
-    ):
+    mixed = {**given, "inputs": [[{"1": 2, "a": 3}]]}
+    second = {**given, "inputs": [[5, {"1": 2}], [{}], []], "outputs": [1] * 3}
+    rows = [{**APPS, "input_output": json.dumps(other)} for other in (mixed, second)]
+    for row in (*rows, {**OURS_CALL, "inputs": [[{"1": 2}, 5]]}):
         assert "integer_keys" not in code_problem_from_row(row, default_id="x").reference
 
 
-@pytest.mark.parametrize(
-    ("row", "field"),
-    [
-        ({}, "tests"),
-        ({**OURS_CALL, "checker": "print(1)"}, "checker"),
-        ({**OURS_CHECK, "checker": "print(1)"}, "checker"),
-        ({"id": "x", "prompt": "?"}, "tests"),
-        ({**OURS_STDIN, "id": None}, "id"),
-        ({**OURS_STDIN, "prompt": ""}, "prompt"),
-        ({**OURS_STDIN, "tests": []}, "tests"),
-        ({**OURS_STDIN, "tests": [{"input": "a"}]}, "tests"),
-        ({**OURS_STDIN, "tests": "x"}, "tests"),
-        ({**OURS_STDIN, "tests": [{"input": 1, "output": "a"}]}, "tests[0].input"),
-        ({**OURS_STDIN, "tests": [{"input": "1", "output": "a", "public": "false"}]}, "public"),
-        ({**OURS_STDIN, "exact": "false"}, "exact"),
-        ({**OURS_STDIN, "tolerance": -1}, "tolerance"),
-        ({**OURS_STDIN, "time_limit": "2 s"}, "time_limit"),
-        ({**OURS_CALL, "memory_limit_bytes": 0}, "memory_limit_bytes"),
-        ({**OURS_STDIN, "mode": "other"}, "mode"),
-        ({**OURS_CALL, "fn_name": None}, "fn_name"),
-        ({**OURS_CALL, "fn_name": "Solution.f"}, "fn_name"),
-        ({**OURS_CALL, "inputs": [1]}, "inputs"),
-        ({**OURS_CALL, "outputs": []}, "outputs"),
-        ({**OURS_CHECK, "tests": "assert f(1)"}, "tests"),
-        ({**OURS_CHECK, "entry_point": ""}, "entry_point"),
-        ({**MBPP, "test_list": [1]}, "tests"),
-        ({**LCB_STDIN, "private_test_cases": "!!!"}, "private_test_cases"),
-        ({**LCB_STDIN, "private_test_cases": "[1"}, "private_test_cases"),
-        ({**LCB_CALL, "metadata": "{}"}, "metadata"),
-        ({**APPS, "input_output": "{"}, "input_output"),
-        ({**CODE_CONTESTS, "private_tests": {"input": ["1"], "output": []}}, "private_tests"),
-    ],
-)
-def test_bad_rows(row, field):
+ROWS = {"": {}, **CODE, "ours, stdin": OURS_STDIN, "ours, call": OURS_CALL, "ours, check": OURS_CHECK}
+
+
+@pytest.mark.parametrize("bad", read_rows(Path(__file__).with_name("bad_code_rows.jsonl")), ids=str)
+def test_bad_rows(bad):
     with pytest.raises(BadField) as caught:
-        code_problem_from_row(row)
-    assert caught.value.field == field, caught.value
+        code_problem_from_row({**ROWS[bad["of"]], **bad["change"]})
+    assert caught.value.field == bad["field"], caught.value
 
 
 class Bomb:
@@ -252,15 +204,10 @@ def test_files(tmp_path):
     path.write_text("\n".join(json.dumps(row) for row in (OURS_STDIN, OURS_CALL, OURS_CHECK)))
     problems = load_code_file(path, licence="MIT")
     assert [p.id for p in problems] == ["s", "c", "k"] and problems[0].metadata["licence"] == "MIT"
-    path.write_text(json.dumps(OURS_STDIN) + "\n" + json.dumps({**OURS_CALL, "inputs": "no"}))
-    with pytest.raises(ProblemError):
-        load_code_file(path)
-    path.write_text(json.dumps(OURS_STDIN) + "\n" + json.dumps(OURS_STDIN))
-    with pytest.raises(ProblemError):
-        load_code_file(path)
-    path.write_text("")
-    with pytest.raises(ProblemError):
-        load_code_file(path)
+    for rows in ([OURS_STDIN, {**OURS_CALL, "inputs": "no"}], [OURS_STDIN] * 2, []):
+        path.write_text("\n".join(json.dumps(row) for row in rows))
+        with pytest.raises(ProblemError):
+            load_code_file(path)
 
 
 @pytest.mark.parametrize("name", ["apps", "taco", "deepcoder"])
@@ -268,15 +215,15 @@ def test_rows_of_real_sets_without_tests_are_left_out_and_counted(name, tmp_path
     field = "tests" if name == "deepcoder" else "input_output"
     good = {**CODE[name], "name": "Sum"}
     many_digits = json.dumps({"inputs": ["1"], "outputs": ["1"]})[:-1] + ', "n": ' + "1" * 5000 + "}"
-    none = "[]" if name == "deepcoder" else json.dumps({"inputs": [], "outputs": []})
-    texts = [{"fn_name": "f", "input": "N = 5", "output": "5"}]
-    if name != "deepcoder":
-        texts = {"fn_name": "f", "inputs": ["N = 5"], "outputs": ["5"]}
-    bad = [{**good, "problem_id": 1, field: text} for text in (none, many_digits, json.dumps(texts))]
+    none, texts = {"inputs": [], "outputs": []}, {"fn_name": "f", "inputs": ["N = 5"], "outputs": ["5"]}
+    if name == "deepcoder":
+        none, texts = [], [{"fn_name": "f", "input": "N = 5", "output": "5"}]
+    unfit = (json.dumps(none), many_digits, json.dumps(texts))
+    bad = [{**good, "problem_id": 1, field: text} for text in unfit]
     rows = [*bad, good, {**good, "problem_id": 2}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     problems = load_problems(name, source=tmp_path / "rows.jsonl")
-    assert len({problem.id for problem in problems}) == 2
+    assert len({problem.id for problem in problems}) == 2 and problems[0].metadata["source"] == name
     assert problems.notes == "3 rows without tests that can be used left out"
     for row in bad:
         with pytest.raises(Untestable):
@@ -284,16 +231,6 @@ def test_rows_of_real_sets_without_tests_are_left_out_and_counted(name, tmp_path
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, [good, {**good, field: "{"}])))
     with pytest.raises(ProblemError):
         load_problems(name, source=tmp_path / "rows.jsonl")
-
-
-@pytest.mark.parametrize("name", [*CODE_SETS])
-def test_real_sets_from_local_files_of_their_schema(name, tmp_path):
-    (tmp_path / "rows.jsonl").write_text(json.dumps(CODE[name]))
-    problems = load_problems(name, source=tmp_path / "rows.jsonl")
-    assert len(problems) == 1 and problems[0].kind == "code" and problems[0].metadata["source"] == name
-    assert "local copy" in problems.revision
-    with pytest.raises(ConfigError):
-        load_problems(name, split="nowhere")
 
 
 def test_live_code_bench_by_release_and_date(tmp_path):

@@ -8,6 +8,7 @@ from command_line import run_python
 
 from mars_env import load_problems
 from mars_env.errors import ConfigError
+from mars_env.problems.hub_code import CODE_SETS
 
 SETS = {
     "aime": {"level": 1},
@@ -60,6 +61,7 @@ def test_another_process_makes_the_same_problems():
         *(("arithmetic", {"min_terms": "3"}), ("arithmetic", {"max_terms": 2.5})),
         *(("reports", {"years": years}) for years in (0, 21, "2")),
         *(("programs", {"split": "x"}), ("programs", {"level": 4}), ("programs", {"level": []})),
+        *((name, {"split": "nowhere"}) for name in CODE_SETS),
     ],
 )
 def test_senseless_options(name, options):

@@ -53,16 +53,17 @@ def test_a_module_gives_its_own_set_though_another_has_registered_the_name(modul
 
 
 @pytest.mark.parametrize(
-    "name", ["{module}:absent", "{module}:wrong", "{module}:returns_a_list", "no_such_module_here:set"]
+    ("name", "options"),
+    [
+        *((f"my_sets_for_test:{part}", {}) for part in ("absent", "wrong", "returns_a_list")),
+        *((name, {}) for name in ("no_such_module_here:set", "amie", "nosuch", "")),
+        ("my_sets_for_test:riddles", {"colour": "red"}),
+        ("aime", {"fields": {"problem": "question"}}),  # they are for files
+    ],
 )
-def test_what_a_module_cannot_offer(module, name):
+def test_what_names_no_set_or_is_no_option_of_it_is_refused(module, name, options):
     with pytest.raises(ConfigError):
-        load_problems(name.format(module=module))
-
-
-def test_options_that_a_set_does_not_take_are_named(module):
-    with pytest.raises(ConfigError):
-        load_problems(f"{module}:riddles", colour="red")
+        load_problems(name, **options)
 
 
 def test_names_are_unique_and_well_formed(monkeypatch):
@@ -88,14 +89,3 @@ def test_entry_points_are_found(monkeypatch):
     monkeypatch.setattr(registry, "declared", lambda group: {"from-a-package": Point()})
     assert "from-a-package" in list_problem_sets()
     assert load_problems("from-a-package", seed=4)[0].reference == "4"
-
-
-@pytest.mark.parametrize("name", ["amie", "nosuch", ""])
-def test_unknown_names(name):
-    with pytest.raises(ConfigError):
-        load_problems(name)
-
-
-def test_fields_are_for_files():
-    with pytest.raises(ConfigError):
-        load_problems("aime", fields={"problem": "question"})

@@ -25,20 +25,11 @@ def ids(problems):
     return [p.id for p in problems]
 
 
-def test_it_is_a_sequence():
+def test_it_is_a_sequence_whose_slices_are_sets_of_the_same_origin():
     problems = small()
-    assert len(problems) == 10
-    assert problems[-1].id == "p9"
-    assert ids(problems[2:8:3]) == ["p2", "p5"]
-    assert ids(problems[::-1]) == ids(problems)[::-1]
+    assert problems[-1].id == "p9" and ids(problems[::-1]) == ids(problems)[::-1]
     assert problems[3] in problems and Problem("p3", "else", "4") not in problems and "p3" not in problems
-    assert problems.index(problems[4]) == 4
-    with pytest.raises(IndexError):
-        problems[10]
-
-
-def test_a_slice_is_a_set_with_the_same_origin():
-    part = small()[3:6]
+    part = problems[3:6]
     assert (part.name, part.revision, part.licence, len(part)) == ("small", "r1", "MIT", 3)
     assert part.by_id("p4").reference == "5"
     with pytest.raises(KeyError):
@@ -48,14 +39,6 @@ def test_a_slice_is_a_set_with_the_same_origin():
 def test_duplicate_ids_are_refused():
     with pytest.raises(ProblemError):
         ProblemSet("two", [Problem("p", "a", "1"), Problem("p", "b", "2")])
-
-
-def test_it_cannot_be_changed():
-    problems = small()
-    with pytest.raises(AttributeError):
-        problems.name = "other"
-    with pytest.raises(TypeError):
-        problems[0] = problems[1]
 
 
 @given(st.integers(2, 40), st.floats(0.05, 0.95), st.integers(0, 5))
@@ -73,22 +56,20 @@ def test_a_split_by_fraction_is_a_partition(n, fraction, seed):
 
 def test_a_split_by_sizes_keeps_the_order_and_depends_on_the_seed():
     problems = small(100)
-    a, b = problems.split((30, 50), seed=1)
-    assert (len(a), len(b)) == (30, 50)
-    assert not set(ids(a)) & set(ids(b))
+    a, _ = problems.split((30, 50), seed=1)
     assert ids(a) == [i for i in ids(problems) if i in set(ids(a))]
     assert ids(a) != ids(problems.split((30, 50), seed=2)[0])
 
 
-@pytest.mark.parametrize("sizes", [0.8, (700, 200), (300, 300, 300)])
 @pytest.mark.parametrize("options", [{}, {"template": "flips_without_runs"}])
-def test_no_statement_is_in_two_parts(sizes, options):
-    problems = load_problems("aime", n=1000, **options)
+def test_no_statement_is_in_two_parts(options):
+    problems = ProblemSet("aime", load_problems("aime", n=1000, **options))
     assert len({p.statement for p in problems}) < 1000
-    parts = problems.split(sizes, seed=0)
-    statements = [{p.statement for p in part} for part in parts]
-    assert sum(map(len, statements)) == len(set.union(*statements))
-    assert [len(part) for part in parts] == ([800, 200] if sizes == 0.8 else list(sizes))
+    for sizes, lengths in ((0.8, [800, 200]), ((700, 200), [700, 200]), ((300,) * 3, [300] * 3)):
+        parts = problems.split(sizes, seed=0)
+        statements = [{p.statement for p in part} for part in parts]
+        assert sum(map(len, statements)) == len(set.union(*statements))
+        assert [len(part) for part in parts] == lengths
 
 
 def test_a_set_without_copies_is_split_as_before():
@@ -163,17 +144,10 @@ def test_content_hashes_tell_sets_apart():
     same = small().content_hash() == small(name="renamed").content_hash()
     assert same, "the hash is of the content, not of the name"
     assert small().content_hash() != small(9).content_hash()
-    hashes = {
-        load_problems("arithmetic", seed=seed, split=split, n=n).content_hash()
-        for seed in (0, 1)
-        for split in ("train", "test")
-        for n in (100, 200)
-    }
-    assert len(hashes) == 8
 
 
 def test_content_hashes_tell_how_answers_are_judged():
-    kinds = [{}, {"ordered": True}, {"ordered": False}, {"integer": True}]
+    kinds = [{}, {"ordered": True}, {"ordered": False}, {"integer": True}, {"rubric": [{"text": "Short."}]}]
     sets = [ProblemSet("m", [Problem("p", "Which?", "2, 5", metadata=metadata)]) for metadata in kinds]
     assert len({problems.content_hash() for problems in sets}) == len(kinds)
     plain = ProblemSet("m", [Problem("p", "Which?", "2, 5", metadata={"level": 3, "target": 7})])

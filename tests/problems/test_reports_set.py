@@ -8,7 +8,7 @@ import mars_env
 from mars_env import load_problems
 from mars_env.errors import ConfigError
 from mars_env.methods.spell.rules import documents_of
-from mars_env.problems.reports import DIVISIONS, report
+from mars_env.problems.reports import DIVISIONS
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -23,13 +23,6 @@ def test_each_company_has_a_report_of_each_division_and_year(split):
         assert len(others) == len(documents) and problem.metadata["company"] not in " ".join(others)
         assert problem.metadata["company"] in problem.statement
         assert (problem.kind, problem.reference, problem.metadata["task"]) == ("open", None, "number")
-
-
-def test_a_report_by_hand():
-    assert report("Alderbrook Mills", "Paper", 2021, (412, 388, 1204)) == (
-        "Alderbrook Mills, division Paper, report on the year 2021. Revenue was 412 million euros; "
-        "costs were 388 million euros. The division had 1204 employees at the year's end."
-    )
 
 
 def test_a_row_with_documents_is_a_cluster_and_is_played(tmp_path):

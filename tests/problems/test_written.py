@@ -14,35 +14,20 @@ from mars_env.problems import ProblemSet, write_problems
 from mars_env.problems.written import parse_problem, problem_row
 from mars_env.types import Problem, Verdict
 
-PROVENANCE = {
-    "concepts": ["primes", "π"],
-    "rationale": "First\nthen\u2028so.",
-    "reference": {
-        "by": "majority",
-        "voter": "teacher",
-        "voters": 8,
-        "votes": {"7": 5, "3": 3},
-        "agreement": 0.625,
-    },
-}
+VOTE = {"by": "majority", "voter": "teacher", "voters": 8, "votes": {"7": 5, "3": 3}, "agreement": 0.625}
+PROVENANCE = {"concepts": ["primes", "π"], "rationale": "First\nthen\u2028so.", "reference": VOTE}
 TESTS = {"form": "stdin", "tests": [{"input": "1\n", "output": "2\n", "public": False}]}
 
 
 def made():
-    known = {"provenance": PROVENANCE}
-    return ProblemSet(
-        "made by us",
-        [
-            Problem("made/0", " What is 3 + 4? ", "7", metadata=known),
-            Problem(
-                "made/1", "What is $x$?", None, metadata={"provenance": {}, "level": 3, "nested": [1, [None]]}
-            ),
-            Problem("made/2", "Double the \ud800 input, é.", TESTS, "code", known),
-        ],
-        revision="seed 3",
-        licence="MIT",
-        notes="made by models",
-    )
+    known, other = {"provenance": PROVENANCE}, {"provenance": {}, "level": 3, "nested": [1, [None]]}
+    problems = [
+        Problem("made/0", " What is 3 + 4? ", "7", metadata=known),
+        Problem("made/1", "What is $x$?", None, metadata=other),
+        Problem("made/2", "Double the \ud800 input, é.", TESTS, "code", known),
+    ]
+    about = {"revision": "seed 3", "licence": "MIT", "notes": "made by models"}
+    return ProblemSet("made by us", problems, **about)
 
 
 def test_a_written_set_is_read_as_it_was(tmp_path):
@@ -102,19 +87,14 @@ def test_what_would_be_read_otherwise_is_refused(tmp_path, metadata):
 
 
 @pytest.mark.parametrize(
-    ("row", "why"),
-    [
-        ({"id": "a", "problem": "?", "metadata": {}, "kind": "math"}, "null means that it is unknown"),
-        ({"id": "a", "problem": "?", "answer": "1", "kind": "maths", "metadata": {}}, "'kind'"),
-        ({"id": "a", "problem": " ", "answer": "1", "kind": "math", "metadata": {}}, "'problem' is empty"),
-        ({"id": 3, "problem": "?", "answer": "1", "kind": "math", "metadata": {}}, "'id'"),
-        ({"id": "a", "problem": "?", "answer": "1", "kind": "math"}, "'metadata'"),
-    ],
+    "change", [{"answer": ...}, {"kind": "maths"}, {"problem": " "}, {"id": 3}, {"metadata": ...}]
 )
-def test_a_bad_row_is_named(tmp_path, row, why):
+def test_a_bad_row_is_refused(tmp_path, change):
+    row = {"id": "a", "problem": "?", "answer": "1", "kind": "math", "metadata": {}, **change}
     path = tmp_path / "made.jsonl"
     write_problems(path, made()[:1])
-    path.write_text(path.read_text() + json.dumps(row) + "\n")
+    text = path.read_text()
+    path.write_text(text + json.dumps({key: value for key, value in row.items() if value is not ...}))
     with pytest.raises(ProblemError):
         load_problems(path)
 
@@ -134,9 +114,3 @@ async def test_an_unknown_reference_is_never_graded_wrong(tmp_path):
         assert env.tree.turns[0].reward is None
     with pytest.raises(ConfigError):
         mars_env.evaluate("arithmetic-solve", problems=problems[:2], agents=lambda o: r"\boxed{7}")
-
-
-def test_no_provenance_is_shown_to_an_agent():
-    env = mars_env.make("arithmetic-solve", problems=[made()[0]])
-    env.reset(seed=0)
-    assert env.observe("solver_0") == {"problem": " What is 3 + 4? "}

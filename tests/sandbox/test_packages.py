@@ -1,13 +1,9 @@
 """Programs may import what contest judges offer, and nothing else that is installed."""
 
-import asyncio
-
 import pytest
-from sandboxes import need, need_a_sandbox
+from sandboxes import need
 
 from mars_env import sandbox
-from mars_env.grading.code.grader import CodeGrader
-from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import BACKENDS, OFFERED, Limits
 from mars_env.sandbox.packages import folders_of
 
@@ -57,34 +53,6 @@ async def test_they_can_be_left_out(name):
     need(name)
     result = await sandbox.run("import numpy", backend=BACKENDS[name](packages=()))
     assert b"ModuleNotFoundError" in result.stderr
-
-
-def test_a_program_as_for_leetcode():
-    row = {
-        "id": "ranks",
-        "prompt": "For each number, how many before it are smaller?",
-        "mode": "function_call",
-        "fn_name": "ranks",
-        "inputs": [[[3, 1, 2, 5]]],
-        "outputs": [[0, 0, 1, 3]],
-        "starter_code": "class Solution:\n    def ranks(self, numbers: List[int]) -> List[int]:\n        ",
-    }
-    program = (
-        "from sortedcontainers import SortedList\nclass Solution:\n    def ranks(self, numbers):\n"
-        "        seen, found = SortedList(), []\n        for x in numbers:\n"
-        "            found.append(seen.bisect_left(x))\n            seen.add(x)\n        return found"
-    )
-
-    async def judged():
-        grader = CodeGrader()
-        try:
-            return await grader.grade(code_problem_from_row(row), program)
-        finally:
-            await grader.aclose()
-
-    need_a_sandbox()
-    found = asyncio.run(judged())
-    assert str(found.verdict) == "CORRECT", found
 
 
 def test_each_is_found_under_its_own_name():

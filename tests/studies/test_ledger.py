@@ -16,16 +16,9 @@ from studies.common.ledger import (
 )
 
 
-def row(arm="all", seed=0, settings="s1", commit="c0ffee", versions=(("python", "3.12.3"),), **figures):
-    return LedgerRow(
-        arm=arm,
-        seed=seed,
-        commit=commit,
-        versions=dict(versions),
-        settings=settings,
-        seconds=2.5,
-        figures=figures or {"system": 0.7},
-    )
+def row(arm="all", seed=0, settings="s1", **figures):
+    about = {"commit": "c0ffee", "versions": {"python": "3.12.3"}, "settings": settings, "seconds": 2.5}
+    return LedgerRow(arm=arm, seed=seed, figures=figures or {"system": 0.7}, **about)
 
 
 @pytest.fixture

@@ -5,21 +5,10 @@ from pathlib import Path
 
 import pytest
 from rows import read_rows
-from sandboxes import need_a_sandbox
 
-from mars_env.grading.code.grader import CodeGrader
 from mars_env.problems.code import code_problem_from_row
-from mars_env.sandbox import Limits
 
 ROWS = read_rows(Path(__file__).with_name("forms.jsonl"))
-
-
-@pytest.fixture(scope="module")
-def grader():
-    need_a_sandbox()
-    grader = CodeGrader(limits=Limits(cpu_seconds=3))
-    yield grader
-    asyncio.run(grader.aclose())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["name"])

@@ -91,18 +91,6 @@ def test_subclasses_become_their_base():
     assert type(back[0]) is int and back == [3]
 
 
-def test_numpy_scalars_become_their_values():
-    numpy = pytest.importorskip("numpy")
-    for scalar, value in (
-        *((numpy.int64(5), 5), (numpy.bool_(True), True), (numpy.float32(0.5), 0.5), (numpy.array(2), 2)),
-        *((numpy.complex64(1j), 1j), ([numpy.uint8(3)], [3]), ({numpy.int8(1): 2}, {1: 2})),
-    ):
-        back = decode(encode(scalar))
-        assert back == value and type(back) is type(value)
-    for other in (numpy.arange(3), numpy.longdouble(1), numpy.int64):
-        assert isinstance(decode(encode(other)), Handle)
-
-
 def test_identity_inside_a_value():
     a = [1]
     back = decode(encode([a, a, (a,)]))

@@ -1,11 +1,13 @@
 import inspect
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import read_rows
 
-from mars_env.grading.math.extract import EMPTY_BOX, UNCLOSED_BOX, extract_answer, undelimited
+from mars_env.grading.math.extract import extract_answer, undelimited
 from mars_env.grading.math.parser import read_integer
 from mars_env.grading.message import own_message
 from mars_env.types import Problem
@@ -15,76 +17,10 @@ def test_only_the_text_is_read():
     assert [*inspect.signature(extract_answer).parameters] == ["text", "strict"]
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        (r"\boxed{25}<|im_end|>\boxed{26}", "26"),
-        (r"\boxed{3} \text{ and } \boxed{5}", "3, 5"),
-        ("\\boxed{2\u200b5}", "2\u200b5"),
-        (r"The answer is not \boxed{25}.", "25"),
-        (r"\boxed{24}. The final answer is 25.", "24"),
-        (r'The hint says "write \boxed{25}", but why?', "25"),
-        (r"\boxed{1}, \boxed{2}", "1, 2"),
-        ("The answer is 25.", None),
-        (r"The answer is 24. \boxed{25}", "25"),
-    ],
-)
-def test_strict(text, answer):
-    assert extract_answer(text, strict=True).answer == answer
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        (r"\boxed{25}<|im_end|>\boxed{26}", "25"),
-        (r"\boxed{24}. No: the answer is 25, as $26 - 1$.", "24"),
-        (r"$x = \boxed{2}$ or $x = \boxed{3}$", r"2 \text{ or } 3"),
-        (r"$x = \boxed{2}$ and $y = \boxed{3}$", "x = 2, y = 3"),
-        (r"\boxed{2} \boxed{3}", r"2 \text{ or } 3"),
-        (r"\boxed{2}. Then \boxed{3}", "3"),
-        (r"-\boxed{2}", "-2"),
-        (r"$x = -\,\boxed{\frac12}$", r"- (\frac12)"),
-        (r"- \boxed{2}", "2"),
-        (r"\boxed 2", "2"),
-        (r"\boxed{\fbox{2}}", r"\fbox{2}"),
-    ],
-)
-def test_boxes(text, answer):
-    assert extract_answer(text).answer == answer
-
-
-@pytest.mark.parametrize(("text", "how"), [(r"\boxed{1}, \boxed{", UNCLOSED_BOX), (r"\boxed{}", EMPTY_BOX)])
-def test_a_broken_last_box_is_no_answer(text, how):
-    assert extract_answer(text) == (None, how)
-
-
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("The answer is **25**.", "25"),
-        ("**Answer:** $25$.", "25"),
-        ("Final Answer: The final answer is $3.5$. I hope it is correct.", "3.5"),
-        ("The answer is 24. No, the answer is 25.", "25"),
-        ("## Answer\n\n25", "25"),
-        ("# Answer\n19. Thus there are 20 cards.", "19. Thus there are 20 cards"),
-        ("So this is the answer\n19. Thus there are 20 cards.", None),
-        ("<answer>x < 3</answer>", "x < 3"),
-        ("It is so.\nA: 27", "27"),
-        ("A: 27\nB: 28", None),
-        ("#### 1,027", "1,027"),
-        ("答案是25。", "25"),
-        ("It follows that\n\\[\n x = 5 \n\\]", "x = 5"),
-        ("It follows that\n$x^2$.", "x^2"),
-        ("It follows that $x = 5$.", None),
-        ("So:\n**5/16**", "5/16"),
-        ("So:\n25", "25"),
-        ("19. [Final solution] Thus, there are 20 cards.", None),
-        ("There are 25.", None),
-        ("", None),
-    ],
-)
-def test_texts_without_a_box(text, answer):
-    assert extract_answer(text).answer == answer
+@pytest.mark.parametrize("row", read_rows(Path(__file__).with_name("extracts.jsonl")), ids=str)
+def test_what_is_read_as_the_answer(row):
+    answer, how = extract_answer(row["text"], strict=row.get("strict", False))
+    assert (answer, row.get("how", how)) == (row["answer"], how)
 
 
 @given(st.text(alphabet=st.sampled_from(list("\\{}$ boxed*\n.,5answris:<think>/")), max_size=200))

@@ -116,17 +116,6 @@ def test_a_judge_gets_as_many_requests_as_it_has_places_so_that_waiting_is_no_la
     assert judge.most == (capacity or 8)
 
 
-async def test_a_turn_whose_judge_failed_has_no_reward_and_the_others_keep_theirs():
-    """The judge fails on the second response and on the control."""
-    judge = Judge(right=[YES, ModelError("gone"), ModelError("gone"), NO])
-    grader = RubricGrader(judge, RUBRIC)
-    game = Game(solve(), grader, rewards={"solver": RubricReward(rubric=RUBRIC)})
-    problems = [Problem(str(i), "What is 2 + 2?", None, "open") for i in range(3)]
-    agents = assign_agents(game.rules, lambda seen: "4")
-    trees = await collect(game, agents, [Job(p) for p in problems], seed=0, concurrency=1)
-    assert [tree.turns[0].reward for tree in trees] == [1.0, None, 0.0]
-
-
 SEVENS = "7" * 20
 
 
@@ -209,14 +198,6 @@ async def test_the_question_counts_where_the_judge_has_a_tokenizer():
 
 
 LIMIT = Sampling(max_tokens=100)
-
-
-def test_evaluate_checks_the_judges_room():
-    judge = ScriptedModel([YES])
-    judge.context = 50
-    agents = Solver(ScriptedModel(["4"]), sampling=LIMIT)
-    with pytest.raises(ConfigError):
-        mars_env.evaluate("aime-solve", problems=[PROBLEM], agents=agents, grader=RubricGrader(judge, RUBRIC))
 
 
 async def test_a_check_that_fails_is_unknown_too():

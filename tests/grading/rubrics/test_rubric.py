@@ -1,7 +1,8 @@
 import json
+from pathlib import Path
 
 import pytest
-from rows import write_rows
+from rows import read_rows, write_rows
 
 import mars_env
 from mars_env import ask
@@ -24,51 +25,23 @@ def test_rows_come_back_as_they_were():
 
 
 def test_rows_of_healthbench_and_of_ruscarl_are_read():
-    rubric = Rubric.from_rows(
-        [
-            {"criterion": "Names a doctor.", "points": 7, "tags": ["level:example", "axis:accuracy"]},
-            {
-                "criterion": "",
-                "points": 1,
-                "tags": ["verifier:rule", "function:math_verify", "parameters:42"],
-            },
-        ]
-    )
+    rule = ["verifier:rule", "function:math_verify", "parameters:42"]
+    health = {"criterion": "Names a doctor.", "points": 7, "tags": ["level:example", "axis:accuracy"]}
+    rubric = Rubric.from_rows([health, {"criterion": "", "points": 1, "tags": rule}])
     assert rubric.criteria[0].text == "Names a doctor." and not rubric.criteria[0].check
     assert (rubric.criteria[1].check, rubric.criteria[1].value) == ("answer", "42")
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        "text",
-        [7],
-        [{"text": "a", "points": "5"}],
-        [{"text": "a", "points": float("nan")}],
-        [{"text": "a", "points": 0}],
-        [{"points": 1}],
-        [{"text": "a", "points": -1}],
-        [{"text": "a", "id": "x"}, {"text": "b", "id": "x"}],
-        [{"text": "a", "tiers": [[0.5, "x"], [0.1, "y"]]}],
-        [{"text": "a", "tiers": [[0, "x"], [2, "y"]]}],
-        [{"text": "a", "tiers": [1, 2]}],
-        [{"text": "a", "tiers": 5}],
-        [{"text": "a", "check": {"a": 1, "b": 2}}],
-        [{"text": "a", "tags": "style"}],
-        [{"text": "a", "tags": ["verifier:rule", "function:os.system"]}],
-    ],
-)
+@pytest.mark.parametrize("rows", read_rows(Path(__file__).with_name("unreadable.jsonl")), ids=str)
 def test_a_rubric_that_cannot_be_read_says_where(rows):
     with pytest.raises(ConfigError):
         Rubric.from_rows(rows)
 
 
 def test_tags_that_no_criterion_has_are_named():
-    rubric = Rubric.from_rows(
-        [{"text": "a", "tags": ["style"]}, {"text": "b", "points": -1, "tags": ["rude"]}]
-    )
+    rows = [{"text": "a", "tags": ["style"]}, {"text": "b", "points": -1, "tags": ["rude"]}]
     with pytest.raises(ConfigError):
-        rubric.tagged(["rude", "stlye"])
+        Rubric.from_rows(rows).tagged(["rude", "stlye"])
 
 
 def test_a_file_may_have_open_problems(tmp_path):
@@ -84,22 +57,9 @@ def test_a_file_may_have_open_problems(tmp_path):
         mars_env.make("aime-solve", problems=path)
 
 
-def test_a_rubric_is_part_of_what_identifies_problems():
-    def one(text):
-        return mars_env.load_problems("aime", n=1).__class__(
-            "mine", [Problem("p", "?", None, "open", {"rubric": [{"text": text}]})]
-        )
-
-    assert one("a").content_hash() != one("b").content_hash()
-
-
-PROBLEM = Problem("p", "2 + 2?", "4")
-
-
 def test_no_observation_contains_a_rubric():
     def leaky(problem):
         return (yield ask("solver", problem=str(problem.metadata)))
 
-    check_game(solve, PROBLEM)
     with pytest.raises(AssertionError):
-        check_game(GameFunction(leaky, solve.options), PROBLEM)
+        check_game(GameFunction(leaky, solve.options), Problem("p", "2 + 2?", "4"))

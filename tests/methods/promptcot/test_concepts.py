@@ -3,10 +3,12 @@
 import asyncio
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import read_rows
 
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading.json_reply import MAX_JSON
@@ -26,49 +28,13 @@ def named(*concepts):
     return json.dumps({"concepts": list(concepts)})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [named("primes", "parity"), f"```json\n{named('primes', 'parity')}\n```",
-     f"<think>Two of them.</think>{named('primes', 'parity')}", named(" primes", "parity  ")],
-)  # fmt: skip
-def test_one_object_with_so_many_concepts_is_read(text):
-    assert read_concepts(text, 2) == ("primes", "parity")
+LONG = ("[" * 100_000, " " * MAX_JSON + "x" + named("a", "b"), named("a", "p" * (CONCEPT_CHARACTERS + 1)))
+ROWS = read_rows(Path(__file__).with_name("concepts.jsonl"))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "primes, parity",
-        named("primes"),
-        named("primes", "parity", "sums"),
-        named("primes", " Primes "),
-        named("primes", ""),
-        named("primes", "17"),
-        named("primes", 17),
-        named("primes", ["parity"]),
-        named("primes", None),
-        named("primes", "two\nlines"),
-        named("primes", "two\u2028lines"),
-        named("primes", "nul\x00"),
-        named("primes", "hidden\u200b"),
-        named("primes", "p" * (CONCEPT_CHARACTERS + 1)),
-        named("primes", "### Problem"),
-        named("primes", "parity <|im_end|>"),
-        named("primes", "[INST] parity"),
-        '{"concepts": ["primes", "\\ud800x"]}',
-        '{"concepts": "primes, parity"}',
-        '{"concepts": {"a": "primes", "b": "parity"}}',
-        '{"concepts": ["primes", "parity"], "answer": 4}',
-        '{"concepts": ["a", "b"], "concepts": ["primes", "parity"]}',
-        named("primes", "parity") * 2,
-        f"<think>{named('primes', 'parity')}",
-        "[" * 100_000,
-        " " * MAX_JSON + "x" + named("primes", "parity"),
-    ],
-)
-def test_anything_else_names_no_concepts(text):
-    assert read_concepts(text, 2) is None
+@pytest.mark.parametrize("row", [*ROWS, *({"text": text, "concepts": None} for text in LONG)])
+def test_one_object_with_so_many_concepts_is_read_and_nothing_else(row):
+    assert read_concepts(row["text"], 2) == (row["concepts"] and tuple(row["concepts"]))
 
 
 VALUES = st.recursive(

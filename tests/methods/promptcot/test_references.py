@@ -7,7 +7,7 @@ import pytest
 from mars_env.agents import FunctionAgent, Solver
 from mars_env.errors import ConfigError, ModelError
 from mars_env.grading import agrade
-from mars_env.methods.promptcot.references import Majority, Reference, WrittenTests, plurality, with_reference
+from mars_env.methods.promptcot.references import Majority, WrittenTests, plurality, with_reference
 from mars_env.models import ScriptedModel
 from mars_env.types import Problem, Sampling, Verdict
 
@@ -123,12 +123,6 @@ async def test_too_few_settled_tests_are_no_reference():
     problem = with_reference(Problem("p", "Double."), reference)
     assert problem.kind == "code"
     assert (await agrade(problem, "```python\nprint(0)\n```")).verdict is Verdict.UNKNOWN
-
-
-def test_the_provenance_that_is_there_stays():
-    problem = Problem("p", "?", metadata={"level": 1, "provenance": {"concepts": ["c"]}})
-    made = with_reference(problem, Reference("4", 0.5, {"by": "majority"})).metadata
-    assert made == {"level": 1, "provenance": {"concepts": ["c"], "reference": {"by": "majority"}}}
 
 
 def test_votes_that_make_no_sense_are_refused():

@@ -15,7 +15,6 @@ from mars_env.methods.promptcot.training import (
     Designers,
     Loop,
     alternate,
-    batch_of,
     cold_start,
     e_step,
     explain,
@@ -127,14 +126,10 @@ async def test_a_loop_that_stops_continues_bitwise_the_same(tmp_path, improve):
 
 
 @pytest.mark.parametrize(
-    ("designs", "changes", "named"),
-    [
-        (DESIGNS[:2], {}, "problems"),
-        (DESIGNS, {"seed": 1}, "seed"),
-        (DESIGNS, {"improve_rationales": False}, "improve_rationales"),
-    ],
+    ("designs", "changes"),
+    [(DESIGNS[:2], {}), (DESIGNS, {"seed": 1}), (DESIGNS, {"improve_rationales": False})],
 )
-async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, changes, named):
+async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, changes):
     loop = Loop(steps=1, batch=2, candidates=2, sampling=SAMPLING)
 
     async def run(designs, **changes):
@@ -151,23 +146,18 @@ async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, chang
 
 
 def narrowed(both, context):
+    """The same, with a problem model of a shorter context."""
     pair = both.problem.module, both.problem.tokenizer
     return replace(both, problem=HFModel(pair, device="cpu", name=PROBLEM, context=context))
 
 
-async def test_a_rationale_beyond_the_problem_models_context_does_not_end_the_loop():
-    both = designers()
-    cold_start(both, both.trainer(CONFIG), DESIGNS, steps=80, batch=3)
-    asked = narrowed(both, len("a:d;zx") + 1)
-    loop = Loop(candidates=8, sampling=Sampling(max_tokens=3))
-    _, fitting = await e_step(asked, DESIGNS, loop, 0)
-    _, everything = await e_step(both, DESIGNS, loop, 0)
-    assert sum(map(len, fitting)) < sum(map(len, everything)) <= 24
-
-
-async def test_a_text_beyond_a_models_context_is_not_trained_on(tmp_path):
+async def test_texts_beyond_the_problem_models_context_neither_end_the_loop_nor_are_trained_on():
     both = designers()
     cold_start(both, both.trainer(CONFIG), DESIGNS, steps=60)
+    loop = Loop(candidates=8, sampling=SAMPLING)
+    _, fitting = await e_step(narrowed(both, len("a:d;zx") + 1), DESIGNS, loop, 0)
+    _, everything = await e_step(both, DESIGNS, loop, 0)
+    assert sum(map(len, fitting)) < sum(map(len, everything)) <= 24
     explained = [design for design in await explain(both, DESIGNS, SAMPLING) if design is not None]
     lengths = [len(t.prompt_ids) + len(t.token_ids) for t in map(both.problem_text, explained)]
     assert min(lengths) < max(lengths)
@@ -186,9 +176,3 @@ async def test_fewer_pairs_than_are_done_are_refused(tmp_path):
         await alternate(both, both.trainer(CONFIG, DESIGNS, loop), DESIGNS, fewer, directory=tmp_path)
     with pytest.raises(ConfigError):  # a trainer of another loop
         await alternate(both, both.trainer(CONFIG), DESIGNS, loop, directory=tmp_path)
-
-
-def test_batches_pass_over_everything_in_new_orders():
-    places = [place for step in range(5) for place in batch_of(5, 2, step, 1)]
-    assert sorted(places[:5]) == sorted(places[5:]) == [*range(5)] and places[:5] != places[5:]
-    assert len(batch_of(2, 5, 0, 0)) == 5

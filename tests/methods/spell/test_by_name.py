@@ -3,20 +3,15 @@
 import json
 
 import pytest
-from command_line import run_cli
+from command_line import call_cli
 from spell_team import ASKED, OTHER, team
 
 import mars_env
-from mars_env.agents.registry import make_agents, roles_of
-from mars_env.agents.roles import Solver
-from mars_env.envs import solve
 from mars_env.envs.growers import Linear
-from mars_env.errors import ConfigError, MarsError
-from mars_env.methods.spell.agents import AnswerVerifier, Questioner, Responder
+from mars_env.errors import ConfigError
 from mars_env.methods.spell.answers import SameAnswer
 from mars_env.methods.spell.rewards import SpellReward
-from mars_env.methods.spell.rules import cluster, spell
-from mars_env.models import ScriptedModel
+from mars_env.methods.spell.rules import cluster
 from mars_env.trainers.assembly import training_game
 from mars_env.trainers.recipes import MARSRL
 
@@ -54,28 +49,18 @@ def test_other_problems_get_one_sentence():
     assert "\n" not in str(caught.value)
 
 
-def test_a_model_gets_the_prompts_of_spells_own_roles():
-    model = ScriptedModel(["YES"])
-    names = ("questioner_0", "responder_0", "verifier_0")
-    made = make_agents(model, names, roles=roles_of(spell()))
-    assert [type(agent) for agent in made.values()] == [Questioner, Responder, AnswerVerifier]
-    assert type(make_agents(model, ["solver_0"], roles=roles_of(solve()))["solver_0"]) is Solver
-    with pytest.raises(MarsError):
-        make_agents(model, names)
-
-
 def test_the_command_line_plays_and_exports_it(tmp_path):
     out = tmp_path / "run"
-    said = run_cli("evaluate", "reports-spell", "--agents", SPECIFICATION, "--limit", 2, "--out", out,
+    said = call_cli("evaluate", "reports-spell", "--agents", SPECIFICATION, "--limit", 2, "--out", out,
                    "--set", "grounding=false", "--json")  # fmt: skip
     assert json.loads(said)["counts"]["turns"] == {"questioner": 2, "responder": 2, "verifier": 2}
-    said = run_cli("export", out, "-", "--least", 0)
+    said = call_cli("export", out, "-", "--least", 0)
     assert said.count("You write questions about documents") == 2
-    assert {"reports", "spell"} <= set(run_cli("envs").split())
+    assert {"reports", "spell"} <= set(call_cli("envs").split())
 
 
 def test_trainers_that_do_not_know_spell_say_which_function_does(tmp_path):
-    said = run_cli("train", "reports-spell", "--model", "nowhere", "--out", tmp_path / "run", code=2)
+    said = call_cli("train", "reports-spell", "--model", "nowhere", "--out", tmp_path / "run", code=2)
     assert "mars_env.methods.spell.training.train_spell" in " ".join(said.split()).replace(
         "train_ spell", "train_spell"
     )

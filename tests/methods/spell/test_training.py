@@ -212,7 +212,7 @@ def test_a_killed_run_ends_with_bitwise_the_same_weights_and_memory(tmp_path):
     rows = [json.loads(line) for line in memory.splitlines()]
     assert [row["update"] for row in rows] == list(range(1, spell_run.STEPS + 1))
     assert sum(len(row["new"]) for row in rows) > 3
-    for access in (30, 200, 120):
+    for access in (20, 90, 60):
         with killed_at(access, tmp_path / "killed") as deaths:
             spell_run.train(tmp_path / "killed", 3)
         assert deaths
