@@ -386,7 +386,7 @@ def vllm(size: str, refreshes: int = 3) -> dict[str, Any]:
     from mars_env.trainers import RunSettings
     from mars_env.trainers.lora import add_adapters
     from mars_env.trainers.policy import Policy
-    from mars_env.trainers.samplers import Samplers, sampling_models
+    from mars_env.trainers.samplers import Refresher, sampling_models
     from mars_env.trainers.tables import EngineSettings
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -405,7 +405,8 @@ def vllm(size: str, refreshes: int = 3) -> dict[str, Any]:
             engine = EngineSettings(name="vllm", arguments={"enforce_eager": True})
             settings = RunSettings(pipeline=PipelineSettings(staleness=0), engine=engine)
             engines = sampling_models(trained, settings)
-            bring, policies = Samplers(engines), {name: Policy(each.module) for name, each in trained.items()}
+            bring = Refresher(engines)
+            policies = {name: Policy(each.module) for name, each in trained.items()}
             rows = []
             for version in range(refreshes):
                 for policy in policies.values():

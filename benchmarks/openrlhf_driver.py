@@ -32,10 +32,9 @@ from mars_env.envs import grouped
 from mars_env.models.requests import Sampled
 from mars_env.rollout import Job
 from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
-from mars_env.trainers.assembly import POLICY, training_game, training_problems
+from mars_env.trainers.assembly import POLICY, agents_by_name, training_game, training_problems
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel
 from mars_env.trainers.openrlhf.rollouts.responses import BatchShape, responses
-from mars_env.trainers.openrlhf.team import agents_by_name
 from mars_env.trainers.recipes import MARSRL
 from mars_env.trainers.samples import turn_samples
 

@@ -12,7 +12,7 @@ from mars_env.identity import full_name
 from mars_env.lazy import needs
 from mars_env.models.batching import BatchLimits, Ticket, lock_of, submit
 from mars_env.models.checkpoint import load_model
-from mars_env.models.requests import Sampled, ScoringTokenModel, sampled_completion
+from mars_env.models.requests import Sampled, TokenModel
 from mars_env.types import Completion, Sampling
 
 with needs("hf", "HFModel needs torch and transformers"):
@@ -37,7 +37,7 @@ _FAULTS = (RuntimeError, ValueError, IndexError)
 """What torch raises for any fault; running out of memory is a RuntimeError, too."""
 
 
-class HFModel(ScoringTokenModel):
+class HFModel(TokenModel):
     """A causal language model of the transformers library, run in this process.
 
     Concurrent requests are gathered (see `mars_env.models.batching`) and run as one batch: each distinct
@@ -213,11 +213,8 @@ class HFModel(ScoringTokenModel):
     ) -> dict[_Ticket, list[Completion]]:
         """What was sampled, by request."""
         completions: dict[_Ticket, list[Completion]] = {row.ticket: [] for row in rows}
-        tokens = [list(samples[row].token_ids) for row in rows]
-        texts = self.tokenizer.batch_decode(tokens, skip_special_tokens=True) if rows else []
-        for row, text in zip(rows, texts, strict=True):
-            request = row.request
-            completion = sampled_completion(request.ids, request.sampling, samples[row], text)
+        for row in rows:
+            completion = self.completion(row.request.ids, row.request.sampling, samples[row])
             completions[row.ticket].append(completion)
         return completions
 

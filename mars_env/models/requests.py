@@ -286,7 +286,7 @@ def _render_plain(messages: Sequence[Message], tools: Sequence[Any]) -> str:
 
 
 class TokenModel(TokenWriter, ABC):
-    """A model whose prompts become token ids here: what is the same for every engine that samples from it."""
+    """A model whose prompts become token ids here: the same for every engine that samples and scores."""
 
     context: int
     """Most tokens of prompt and completion together."""
@@ -318,10 +318,6 @@ class TokenModel(TokenWriter, ABC):
     async def _sampled(
         self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int
     ) -> list[Completion]: ...
-
-
-class ScoringTokenModel(TokenModel):
-    """A `TokenModel` that also says how probable texts are."""
 
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt: their completion with its log-probabilities.

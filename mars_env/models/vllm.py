@@ -16,10 +16,9 @@ from mars_env.identity import digest_of
 from mars_env.models import vllm_engines as engines
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.checksums import Checksum, checksums, merged
-from mars_env.models.requests import Sampled, ScoringTokenModel, require_fit
+from mars_env.models.requests import Sampled, TokenModel, require_fit
 from mars_env.models.vllm_weights import (
     EXTENSION,
-    LOAD_SHARED,
     WEIGHT_CHECKSUMS,
     complete_weights,
     shared,
@@ -34,7 +33,7 @@ _HARDWARE = {
 """Engine arguments that change speed, memory and places, not what is sampled."""
 
 
-class _Client(ScoringTokenModel):
+class _Client(TokenModel):
     """What a model and an adapter on it share: the engine, the tokenizer, and how requests are made."""
 
     capacity: int
@@ -215,22 +214,16 @@ class VLLMModel(_Client):
 
         Args:
             weights: A module of transformers or its state dict, with all parameters under the checkpoint's
-                own names; or the directory of a checkpoint, which all processes of the engine can read.
+                own names.
             version: The new version; by default one more than the old.
 
         Raises:
             ConfigError: Parameters are missing.
         """
         version = self.version + 1 if version is None else version
-        if isinstance(weights, str | Path):
-            if not Path(weights).is_dir():
-                raise ConfigError(f"there is no checkpoint at {weights}: give a folder, a module or a state")
-            source = "reload_weights", {"weights_path": str(weights)}
-            self._engine.reload(source, version)
-        else:
-            state = weights if isinstance(weights, Mapping) else weights.state_dict()
-            with shared(complete_weights(state, self._config)) as where:
-                self._engine.reload((LOAD_SHARED, where), version)
+        state = weights if isinstance(weights, Mapping) else weights.state_dict()
+        with shared(complete_weights(state, self._config)) as where:
+            self._engine.reload(where, version)
         self.version = version
 
     def checksums(self) -> dict[str, Checksum]:

@@ -12,14 +12,11 @@ from typing import Any, TypeVar
 from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.lazy import needs
 from mars_env.models.batching import Ticket, submit
-from mars_env.models.vllm_weights import PACK_RELOADED
+from mars_env.models.vllm_weights import LOAD_SHARED, PACK_RELOADED
 
 T = TypeVar("T")
 
 _REJECTIONS = (ValueError, TypeError, OSError)
-
-Reload = tuple[str, Mapping[str, Any]]
-"""A method of vLLM's workers that replaces their weights, and its arguments."""
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -128,11 +125,11 @@ class OfflineEngine(_Engine):
             raise _failure(error) from error
         return [generated(output, self._version) for output in outputs]
 
-    def reload(self, source: Reload, version: int) -> None:
-        """Replace the weights in place, after the wave under way."""
+    def reload(self, where: Mapping[str, Any], version: int) -> None:
+        """Replace the weights in place by those that `shared` holds, after the wave under way."""
         with self.lock:
             self.wake("weights")
-            self._llm.collective_rpc(source[0], kwargs=source[1])
+            self._llm.collective_rpc(LOAD_SHARED, kwargs=where)
             self.wake()
             if not self._llm.reset_prefix_cache():
                 raise ModelError("vLLM did not drop its prefix cache, which holds the old weights' values")
@@ -212,12 +209,12 @@ class StreamingEngine(_Engine):
             raise ModelError("vLLM gave no output")
         return generated(final, self._version)
 
-    def reload(self, source: Reload, version: int) -> None:
-        """Replace the weights in place, after the requests under way."""
+    def reload(self, where: Mapping[str, Any], version: int) -> None:
+        """Replace the weights in place by those that `shared` holds, after the requests under way."""
         self._engine()
         with self._reloading:
             self.wake("weights")
-            self._wait(self._reload(source, version))
+            self._wait(self._reload(where, version))
             self.wake()
 
     def ask_workers(self, method: str) -> list[Any]:
@@ -227,11 +224,11 @@ class StreamingEngine(_Engine):
     def _call(self, method: str, argument: Any) -> None:
         self._wait(getattr(self._engine(), method)(argument))
 
-    async def _reload(self, source: Reload, version: int) -> None:
+    async def _reload(self, where: Mapping[str, Any], version: int) -> None:
         llm = self._engine()
         await llm.pause_generation(mode="wait", clear_cache=True)  # it holds values of the old weights
         try:
-            await llm.collective_rpc(source[0], kwargs=source[1])
+            await llm.collective_rpc(LOAD_SHARED, kwargs=where)
             await llm.update_weight_version(str(version))
             self._version = version
         finally:

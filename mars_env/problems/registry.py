@@ -134,6 +134,17 @@ def held_out_by_default(name: str) -> str | None:
     return hub_set.default if hub_set and hub_set.default != "train" and "train" in hub_set.splits else None
 
 
+def kind_of_set(name: str) -> str | None:
+    """The kind of a real set's problems, which is known before they are downloaded; None for other sets.
+
+    Example:
+        >>> kind_of_set("gsm8k"), kind_of_set("livecodebench"), kind_of_set("arithmetic")
+        ('math', 'code', None)
+    """
+    module, _, _ = {**_FUNCTIONS, **_HUB}.get(name, "").partition(":")
+    return {"hub_math": "math", "hub_code": "code"}.get(module)
+
+
 def _imported(place: str) -> Any:
     """What stands at ``module:name`` of this package."""
     return import_object(f"mars_env.problems.{place}")

@@ -178,10 +178,17 @@ async def play_all(
 
 
 async def collect(
-    game: Game, agents: Mapping[str, Agent], jobs: Sequence[Job], *, seed: int, concurrency: int = 64
+    game: Game,
+    agents: Mapping[str, Agent],
+    jobs: Sequence[Job],
+    *,
+    seed: int,
+    concurrency: int = 64,
+    journal: Journal | None = None,
 ) -> list[Tree]:
-    """Play the jobs and return their trees, in the order of the jobs."""
-    async with aclosing(play_all(game, agents, jobs, seed=seed, concurrency=concurrency)) as played:
+    """Play the jobs as `play_all` does, and return their trees, in the order of the jobs."""
+    playing = play_all(game, agents, jobs, seed=seed, concurrency=concurrency, journal=journal)
+    async with aclosing(playing) as played:
         trees = {tree.id: tree async for tree in played}
     return [trees[job.tree_id] for job in jobs]
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mars_env.trainers.recipes import MARSRL as MARSRL
     from mars_env.trainers.recipes import RunSettings as RunSettings
     from mars_env.trainers.run_file import load_run as load_run
+    from mars_env.trainers.samplers import Refresher as Refresher
     from mars_env.trainers.team import Team as Team
     from mars_env.trainers.team import make_team as make_team
-    from mars_env.trainers.team import refresher as refresher
 
 __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -80,7 +80,7 @@ def group_normalised(
 def mean_centred(groups: Sequence[Group]) -> dict[TurnKey, float]:
     """``r - mean`` within each group, so that hard and easy problems weigh alike.
 
-    Source: Dr. GRPO (arXiv 2503.20783, section 3.2). Use it with the "sequence-sum" aggregation.
+    Source: Dr. GRPO (arXiv 2503.20783, section 3.2).
     """
     return _within_groups(groups, lambda r: r - r.mean())
 

@@ -5,15 +5,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from mars_env.agents.registry import as_agent, make_agents, roles_of
+from mars_env.agents.thinking import THINKING_MODES
+from mars_env.agents.tools import make_tools
 from mars_env.api import load_problems
-from mars_env.envs import EnvSpec, Game, make_game, spec
+from mars_env.envs import EnvSpec, Game, GroupedSettings, make_game, spec
 from mars_env.envs.registry import find_game, with_team_size
+from mars_env.envs.rules import Rules
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
 from mars_env.lazy import import_object
 from mars_env.players import by_name
 from mars_env.problems import ProblemSet
-from mars_env.problems.registry import held_out_by_default
+from mars_env.problems.registry import held_out_by_default, kind_of_set
 from mars_env.text import shown
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.tables import EnvironmentSettings, TeamSettings
@@ -35,10 +39,15 @@ def training_spec(settings: RunSettings) -> EnvSpec:
     return _spec(settings, environment_of(settings).settings, training=True)
 
 
+def training_set(settings: RunSettings) -> str:
+    """The name of the training problems."""
+    table = environment_of(settings)
+    return table.problems or spec(table.id).problems
+
+
 def training_problems(settings: RunSettings) -> ProblemSet:
     """The training problems; a `ConfigError` if the set would give another split, and none is named."""
-    table = environment_of(settings)
-    name = table.problems or spec(table.id).problems
+    table, name = environment_of(settings), training_set(settings)
     if "split" not in table.problem_options and (held_out := held_out_by_default(name)):
         raise ConfigError(
             f"{name} gives its split {held_out!r}, which training would spoil for evaluations: set "
@@ -52,22 +61,24 @@ def training_game(settings: RunSettings) -> Game:
     env_spec = training_spec(settings)
     if function := find_game(env_spec.game).options.trained_by:
         raise ConfigError(f"{function.replace(':', '.')} trains {env_spec.game_name!r}, not mars-env train")
-    return make_game(env_spec, kind=training_problems(settings)[0].kind)
+    kind = kind_of_set(training_set(settings)) or training_problems(settings)[0].kind
+    return make_game(env_spec, kind=kind)
 
 
 def evaluation_game(settings: RunSettings) -> Game:
     """The game in evaluation: with the settings of training, unless it has its own."""
     table = settings.evaluation.settings
     env_spec = training_spec(settings) if table is None else _spec(settings, table, training=False)
-    return make_game(env_spec, kind=evaluation_problems(settings)[0].kind)
+    name = settings.evaluation.problems or training_set(settings)
+    return make_game(env_spec, kind=kind_of_set(name) or evaluation_problems(settings)[0].kind)
 
 
 def evaluation_problems(settings: RunSettings) -> ProblemSet:
     """The evaluation problems; empty without evaluation."""
-    table, environment = settings.evaluation, environment_of(settings)
+    table = settings.evaluation
     if not table.every:
         return ProblemSet("none", [])
-    name = table.problems or environment.problems or spec(environment.id).problems
+    name = table.problems or training_set(settings)
     return load_problems(name, check=check_reference, **table.problem_options)[: table.limit]
 
 
@@ -79,25 +90,17 @@ def evaluation_sampling(settings: RunSettings) -> Sampling:
     return replace(sampling, temperature=temperature, max_tokens=limit)
 
 
-def groups_per_tree(settings: RunSettings) -> int:
-    """Most groups of one tree."""
-    if settings.rollouts is None:
-        return 1
-    return 1 + settings.rollouts.branches * (training_game(settings).rules.max_turns - 1)
-
-
-def rows_per_tree(settings: RunSettings) -> int:
-    """Most samples of one tree."""
-    if settings.rollouts is None:
-        return training_game(settings).rules.max_turns
-    return settings.rollouts.group * groups_per_tree(settings)
+def rows_per_tree(game: Game, rollouts: GroupedSettings | None) -> int:
+    """The most turns of one tree: of grouped rollouts, or of the game's own growth."""
+    turns = game.rules.max_turns
+    return turns if rollouts is None else rollouts.group * (1 + rollouts.branches * (turns - 1))
 
 
 def most_rows(settings: RunSettings) -> int:
     """Most samples of one update; more only where groups would become too old."""
     groups, rollouts = settings.pipeline.groups_per_update, settings.rollouts
     if groups is None or rollouts is None:
-        return settings.problems_per_step * rows_per_tree(settings)
+        return settings.problems_per_step * rows_per_tree(training_game(settings), rollouts)
     return groups * rollouts.group
 
 
@@ -152,7 +155,46 @@ def _by_names(model: Mapping[str, str], names: Sequence[str]) -> dict[str, tuple
     return by_agent
 
 
-def agents_of_function(
+def agents_by_name(
+    settings: RunSettings, rules: Rules, models: Mapping[str, Any], problems: ProblemSet | None = None
+) -> dict[str, Agent]:
+    """The agents of a run: of the models that are trained, by policy, or of others that the settings name.
+
+    Raises:
+        ConfigError: An agent is missing, or the function that makes the team has an unknown parameter.
+
+    Example:
+        >>> from mars_env.envs import solve_verify_correct
+        >>> from mars_env.models.scripted import ScriptedModel
+        >>> settings = RunSettings(team={"model": "base", "others": {"solver": "scripted:42"}})
+        >>> models = {"policy": ScriptedModel(["Correct"], name="policy")}
+        >>> agents = agents_by_name(settings, solve_verify_correct(), models)
+        >>> agents["solver_0"].policy, agents["verifier_0"].policy
+        ('scripted', 'policy')
+    """
+    team, sampling, names, roles = settings.team, settings.sampling, rules.possible_agents, roles_of(rules)
+    policies = {name: policy for name, (policy, _) in checkpoints_of(team, names).items()}
+    agents: dict[str, Agent] = {}
+    if team.agents is None:
+        own: dict[str, Any] = {
+            "sampling": sampling,
+            "roles": roles,
+            "tools": make_tools(team.tools, problems),
+            "thinking": THINKING_MODES[team.thinking],
+        }
+        agents |= {name: as_agent(models[policy], name, **own) for name, policy in policies.items()}
+    elif team.tools:
+        raise ConfigError("team.tools are for the library's own agents: leave them out, or team.agents")
+    else:
+        for policy in dict.fromkeys(policies.values()):
+            acting = [name for name in names if policies.get(name) == policy]
+            agents |= _agents_of_function(team.agents, acting, models[policy], sampling, policy)
+    if frozen := [name for name in names if name not in policies]:
+        agents |= make_agents(team.others, frozen, sampling=sampling, roles=roles)
+    return {name: agents[name] for name in names}
+
+
+def _agents_of_function(
     function_name: str, names: Sequence[str], model: Model, sampling: Sampling, policy: str
 ) -> dict[str, Agent]:
     """The agents that a function makes of one model, by name.

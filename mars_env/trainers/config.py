@@ -1,6 +1,6 @@
 """The settings of an update, with their sources, and the advantages that they describe. No torch in here."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
@@ -13,11 +13,9 @@ from mars_env.trainers.advantages import (
     over_batch,
     penalise_calls,
     penalise_overlong,
-    turn_key,
     zeros_of,
 )
 from mars_env.trainers.credit_rules import balanced_verdicts, credit_rule, informed_rewards, majority_labels
-from mars_env.trainers.scorable import scorable_groups
 from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Group
 
@@ -166,19 +164,15 @@ class TrainConfig(Credit, frozen=True):
     dual_clip: float | None = Field(default=None, gt=1)
     """For negative advantages the loss is at most this times ``-A``, however large the ratio; None turns it
     off. The usual value is 3 (arXiv 1912.09729)."""
-    aggregation: Literal["token-mean", "sequence-mean", "sequence-sum"] | None = None
+    aggregation: Literal["token-mean", "sequence-mean"] | None = None
     """See `mars_env.trainers.losses.row_weights`. None: "token-mean", or "sequence-mean" with
     ``ratio="sequence"``."""
-    normaliser: int | None = Field(default=None, ge=1)
-    """The constant of "sequence-sum", in tokens: the limit of one completion."""
     kl_coefficient: float = Field(default=0.0, ge=0)
     """Weight of the KL term to `Policy.reference`; with 0 no reference is needed. MarsRL has the term but
     gives no number; MARS2: 1e-3."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainConfig":
-        if (self.aggregation == "sequence-sum") != (self.normaliser is not None):
-            raise ValueError('aggregation="sequence-sum" and normaliser go together: give both or neither')
         if self.dmmpt_threshold is not None and self.ratio == "sequence":
             raise ValueError('dmmpt_threshold is for single tokens: set ratio="token"')
         if not all(0 <= beta < 1 for beta in self.betas):
@@ -195,7 +189,7 @@ class TrainConfig(Credit, frozen=True):
         )
 
     @property
-    def mean(self) -> Literal["token-mean", "sequence-mean", "sequence-sum"]:
+    def mean(self) -> Literal["token-mean", "sequence-mean"]:
         """The aggregation."""
         return self.aggregation or ("sequence-mean" if self.ratio == "sequence" else "token-mean")
 
@@ -235,24 +229,3 @@ def estimator_of(config: Credit) -> Estimator:
         return advantages if config.uniform_groups == "drop" else zeros_of(groups) | advantages
 
     return estimate
-
-
-def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) -> bool:
-    """Whether a group has no policy gradient: its rewards are equal, or nothing of it is trained.
-
-    Turns of `TrainConfig.batch_roles` are compared with those of other groups, so equal rewards do not count;
-    `frozen` are the policies that are not trained.
-
-    Example:
-        >>> from mars_env.trainers.advantages import _example_group
-        >>> [has_no_gradient(TrainConfig(), _example_group([1.0, r])) for r in (1.0, 0.0)]
-        [True, False]
-    """
-    scorable, _ = scorable_groups([group], config, frozen)
-    advantages = estimator_of(config.model_copy(update={"uniform_groups": "drop"}))(scorable)
-    return not any(
-        (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
-        and turn.policy not in frozen
-        and config.trains(turn.role)
-        for turn in scorable[0].turns
-    )

@@ -20,30 +20,22 @@ EVALUATED = (
 """Metrics of `mars_env.evaluation.metrics` that an evaluation inside of training logs."""
 
 
-async def evaluate(settings: RunSettings, agents: Mapping[str, Agent]) -> dict[str, float]:
-    """Play the evaluation of a run file once, with the agents' present weights.
-
-    Its seed is the run's, so every evaluation of a run plays the same problems with the same seeds.
-    """
-    problems, game = evaluation_problems(settings), evaluation_game(settings)
-    jobs = [Job(problem, i) for i in range(settings.evaluation.samples) for problem in problems]
-    group = settings.rollouts.group if settings.rollouts else 1
-    at_once = settings.problems_per_step * group
-    trees = await collect(game, agents, jobs, seed=settings.seed, concurrency=at_once)
-    return evaluation_metrics(trees, problems.name)
-
-
 async def evaluation_after(
     settings: RunSettings, agents: Mapping[str, Agent], update: int
 ) -> dict[str, float]:
-    """`evaluate` every so many updates, with agents of a training in this process; else no metrics.
+    """Play the evaluation of a run file where it is due, with the agents' present weights; else no metrics.
 
-    They sample as the evaluation says; agents without ``sampling`` of their own as they do in training.
+    Its seed is the run's, so every evaluation of a run plays the same problems with the same seeds. Agents
+    sample as the evaluation says; those without ``sampling`` of their own as they do in training.
     """
     if update % settings.evaluation.every:
         return {}
-    sampling = evaluation_sampling(settings)
-    return await evaluate(settings, {name: _sampled(agent, sampling) for name, agent in agents.items()})
+    sampling, problems = evaluation_sampling(settings), evaluation_problems(settings)
+    players = {name: _sampled(agent, sampling) for name, agent in agents.items()}
+    jobs = [Job(problem, i) for i in range(settings.evaluation.samples) for problem in problems]
+    at_once = settings.problems_per_step * (settings.rollouts.group if settings.rollouts else 1)
+    game = evaluation_game(settings)
+    return evaluation_metrics(await collect(game, players, jobs, seed=settings.seed, concurrency=at_once))
 
 
 def _sampled(agent: Agent, sampling: Sampling) -> Agent:
@@ -54,10 +46,9 @@ def _sampled(agent: Agent, sampling: Sampling) -> Agent:
     return changed
 
 
-def evaluation_metrics(trees: Sequence[Tree], name: str) -> dict[str, float]:
-    """The metrics of an evaluation on the problem set `name`, from raw grades.
+def evaluation_metrics(trees: Sequence[Tree]) -> dict[str, float]:
+    """The metrics of an evaluation, from raw grades.
 
-    ``eval_NAME_pass1`` is the System's accuracy, under the name by which OpenRLHF finds the best checkpoint.
     Trees that could not be played or graded are in no rate; ``eval_faults`` and ``eval_unknown`` count them.
     """
     measured = measure(trees)
@@ -65,8 +56,6 @@ def evaluation_metrics(trees: Sequence[Tree], name: str) -> dict[str, float]:
     for key in EVALUATED:
         if key in measured and (total := sum(of for _, of in measured[key].pairs.values())):
             metrics[f"eval_{key}"] = sum(value for value, _ in measured[key].pairs.values()) / total
-    if "eval_system_accuracy" in metrics:
-        metrics[f"eval_{name}_pass1"] = metrics["eval_system_accuracy"]
     grades = [turn.grade for tree in trees for turn in tree.turns]
     metrics["eval_num_samples"] = float(len(trees))
     metrics["eval_faults"] = float(sum(bool(tree.fault) for tree in trees))

@@ -11,32 +11,29 @@ from pathlib import Path
 DIGESTS = "SHA256SUMS"
 """The digests of a folder's files, for ``sha256sum --check``; the last line is that of the other lines."""
 _SCRATCH = ".scratch-"
-_OLD = ".old"
-"""A folder has this after its name while another one takes its place."""
 
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """A folder to write, which gets its name when all is on the disk. One of this name is then replaced.
+    """A folder to write, which gets its name when all is on the disk; one of this name is removed before.
 
-    At any moment `numbered` finds the old folder or the new one. What kills have left is removed.
+    What kills have left of earlier writes is removed, too.
     """
-    _clear_leftovers(target.parent)
-    scratch, old = target.with_name(_SCRATCH + target.name), target.with_name(target.name + _OLD)
+    for leftover in target.parent.glob(_SCRATCH + "*"):
+        shutil.rmtree(leftover)
+    scratch = target.with_name(_SCRATCH + target.name)
     try:
         scratch.mkdir(parents=True)
         yield scratch
         for path in [*scratch.rglob("*"), scratch]:
             _sync_to_disk(path)
         if target.exists():
-            target.rename(old)
+            remove_folder(target)
         scratch.rename(target)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
     _sync_to_disk(target.parent)
-    if old.exists():
-        remove_folder(old)
 
 
 def remove_folder(path: Path) -> None:
@@ -50,9 +47,8 @@ def numbered(directory: Path, name: re.Pattern[str]) -> list[tuple[int, Path]]:
     """All folders of a directory whose name has the form, by its number, the highest first."""
     if not directory.is_dir():
         return []
-    paths = sorted(directory.iterdir(), reverse=True)  # a new folder comes after the old one of its name
-    matches = [(name.fullmatch(path.name.removesuffix(_OLD)), path) for path in paths]
-    return sorted({int(match[1]): path for match, path in matches if match}.items(), reverse=True)
+    matches = [(name.fullmatch(path.name), path) for path in directory.iterdir()]
+    return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
 def write_digests(folder: Path) -> None:
@@ -85,18 +81,6 @@ def _sealed(lines: bytes) -> bytes:
 def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _clear_leftovers(directory: Path) -> None:
-    """Remove what kills have left of earlier writes; a folder that was not replaced gets its name back."""
-    for scratch in directory.glob(_SCRATCH + "*"):
-        shutil.rmtree(scratch)
-    for old in directory.glob("*" + _OLD):
-        target = old.with_name(old.name.removesuffix(_OLD))
-        if target.exists():
-            remove_folder(old)
-        else:
-            old.rename(target)
 
 
 def _sync_to_disk(path: Path) -> None:

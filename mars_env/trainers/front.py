@@ -1,19 +1,18 @@
 """`mars_env.train`: what a run file says, or the agents of a game with what its recipe says."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mars_env.agents.registry import make_agents, roles_of
+from mars_env.agents.registry import roles_of
 from mars_env.api import Env, Problems, make_env, spec_with
 from mars_env.envs.registry import find_game, spec, with_team_size
 from mars_env.errors import ConfigError
 from mars_env.loggers import ConsoleLogger, JsonlLogger, Logger, RunLogger, TensorBoardLogger
 from mars_env.sync import run_sync
 from mars_env.trainers.assembly import (
-    agents_of_function,
+    agents_by_name,
     checkpoints_of,
     training_game,
     training_problems,
@@ -23,8 +22,7 @@ from mars_env.trainers.loop import train as train_team
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings, recipe_of
 from mars_env.trainers.run_file import load_run
-from mars_env.trainers.team import OWN, Team, make_team
-from mars_env.types import Agent
+from mars_env.trainers.team import OWN, Team, make_team, team_of
 
 if TYPE_CHECKING:
     from mars_env.envs import Game
@@ -108,58 +106,35 @@ def train_run(settings: RunSettings, loggers: Sequence[Logger] = ()) -> list[Ste
 
 def local_team(settings: RunSettings, game: "Game", problems: "ProblemSet") -> Team:
     """The team of a run file, in this process."""
-    names, roles, function = game.rules.possible_agents, roles_of(game.rules), settings.team.agents
-    assigned = checkpoints_of(settings.team, names)
-    made: dict[str, dict[str, Agent]] = {}
-
-    def agent_of(name: str, model: Any) -> Agent:
-        own = [each for each in assigned if assigned[each][0] == model.name]
-        if model.name not in made:
-            made[model.name] = agents_of_function(function or "", own, model, settings.sampling, model.name)
-        return made[model.name][name]
-
-    team = make_team(
-        settings,
-        list(assigned),
-        load_models(assigned, settings),
-        agent=agent_of if function else None,
-        roles=roles,
-        problems=problems,
-    )
-    frozen = [name for name in names if name not in assigned]
-    others = (
-        make_agents(settings.team.others, frozen, sampling=settings.sampling, roles=roles) if frozen else {}
-    )
-    agents = {name: team.agents[name] if name in assigned else others[name] for name in names}
-    return replace(team, agents=agents, made_by=function or OWN)
+    paths = dict(checkpoints_of(settings.team, game.rules.possible_agents).values())
+    agents_of = partial(agents_by_name, settings, game.rules, problems=problems)
+    return team_of(settings, load_models(paths, settings), agents_of, settings.team.agents or OWN)
 
 
-def load_models(assigned: Mapping[str, tuple[str, str]], settings: RunSettings) -> "dict[str, HFModel]":
-    """The model of each agent, from policies and checkpoints by agent: whole ones, or adapters on one."""
+def load_models(paths: Mapping[str, str], settings: RunSettings) -> "dict[str, HFModel]":
+    """The models of policies, from their checkpoints: whole ones, or adapters on one."""
     from mars_env.models import tiny_model
     from mars_env.models.hf import HFModel
 
-    paths, context = dict(assigned.values()), settings.engine.context
+    context = settings.engine.context
     dtype = "bfloat16" if settings.train.offload else "float32"
     if settings.team.lora is None:
-        loaded = {
+        return {
             policy: tiny_model(context=context or TINY_CONTEXT, name=policy)
             if path == TINY
             else HFModel(path, dtype=dtype, name=policy, context=context)
             for policy, path in paths.items()
         }
-    else:
-        from mars_env.trainers.lora import add_adapters
+    from mars_env.trainers.lora import add_adapters
 
-        if len(set(paths.values())) > 1:
-            raise ConfigError(f"adapters share one base: give team.model one checkpoint, not {len(paths)}")
-        base = HFModel(next(iter(paths.values())))  # frozen, so in its own type
-        adapters = add_adapters(base.module, list(paths), settings.team.lora, seed=settings.seed)
-        loaded = {
-            name: HFModel((adapter, base.tokenizer), name=name, context=context)
-            for name, adapter in adapters.items()
-        }
-    return {agent: loaded[policy] for agent, (policy, _) in assigned.items()}
+    if len(set(paths.values())) > 1:
+        raise ConfigError(f"adapters share one base: give team.model one checkpoint, not {len(paths)}")
+    base = HFModel(next(iter(paths.values())))  # frozen, so in its own type
+    adapters = add_adapters(base.module, list(paths), settings.team.lora, seed=settings.seed)
+    return {
+        name: HFModel((adapter, base.tokenizer), name=name, context=context)
+        for name, adapter in adapters.items()
+    }
 
 
 def make_loggers(settings: RunSettings) -> list[Logger]:

@@ -18,9 +18,7 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
-from mars_env.errors import ConfigError
-
-Aggregation = Literal["token-mean", "sequence-mean", "sequence-sum"]
+Aggregation = Literal["token-mean", "sequence-mean"]
 """How per-token losses become one number, see `row_weights`."""
 
 MOST_LOG_RATIO: Final = 20.0
@@ -215,7 +213,7 @@ def dpo_loss(margin: Tensor, beta: float = 0.1) -> Tensor:
     return -torch.nn.functional.logsigmoid(beta * margin)
 
 
-def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = None) -> Tensor:
+def row_weights(lengths: Tensor, mode: Aggregation) -> Tensor:
     """The weight of each token of a completion; the loss is the weighted sum of the tokens' losses.
 
     The weights are computed once for a whole batch, so gradients accumulated over micro-batches equal the
@@ -223,13 +221,10 @@ def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = Non
 
     - "token-mean": 1 / all tokens of the batch. Long completions weigh more. DAPO (arXiv 2503.14476).
     - "sequence-mean": 1 / (completions x own tokens). GRPO (arXiv 2402.03300), GSPO.
-    - "sequence-sum": 1 / (completions x normaliser), a constant such as the limit of one completion. Dr. GRPO
-      (arXiv 2503.20783).
 
     Args:
         lengths: [S], sampled tokens of each completion, each at least 1.
         mode: One of the above.
-        normaliser: In tokens; only for "sequence-sum".
 
     Returns:
         [S], float32.
@@ -242,14 +237,10 @@ def row_weights(lengths: Tensor, mode: Aggregation, normaliser: int | None = Non
     rows = len(lengths)
     if mode == "token-mean":
         return (1.0 / lengths.sum().float()).expand(rows)
-    if mode == "sequence-mean":
-        return 1.0 / (rows * lengths.float())
-    if normaliser is None:
-        raise ConfigError('aggregation "sequence-sum" needs a normaliser: the limit of one completion')
-    return torch.full((rows,), 1.0 / (rows * normaliser), device=lengths.device)
+    return 1.0 / (rows * lengths.float())
 
 
-def aggregate(values: Tensor, mask: Tensor, mode: Aggregation, normaliser: int | None = None) -> Tensor:
+def aggregate(values: Tensor, mask: Tensor, mode: Aggregation) -> Tensor:
     """From per-token values [S, T] to one number, see `row_weights`."""
-    weights = row_weights(mask.sum(-1), mode, normaliser)
+    weights = row_weights(mask.sum(-1), mode)
     return (values * mask * weights.unsqueeze(-1)).sum()

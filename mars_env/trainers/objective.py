@@ -37,7 +37,7 @@ class Objective:
     def weights(self, batch: Batch, config: TrainConfig) -> Tensor:
         """The weight of each row's tokens; of pairs all the same."""
         if self.unit == 1:
-            return losses.row_weights(batch.mask.sum(-1), config.mean, config.normaliser)
+            return losses.row_weights(batch.mask.sum(-1), config.mean)
         return torch.full((len(batch),), self.unit / len(batch))
 
 

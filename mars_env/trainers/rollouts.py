@@ -21,11 +21,11 @@ from mars_env.rollout.pipeline import Training, pipeline
 from mars_env.rollout.row_files import append, open_file, rows_of
 from mars_env.sync import call_async
 from mars_env.text import logger
-from mars_env.trainers.config import has_no_gradient
 from mars_env.trainers.imitation import imitating
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.sample_files import sample_to_row
 from mars_env.trainers.samples import turn_samples
+from mars_env.trainers.scorable import has_no_gradient
 from mars_env.types import Grade, Grader, Problem, Tree, Turn, role_of
 
 if TYPE_CHECKING:
@@ -199,15 +199,6 @@ class LostTrees:
         self._in_vain += tree.id in self._begun
         if self._in_vain >= self._limit:
             raise ModelError(f"{self._in_vain} trees could not be played, and no other: {tree.fault}")
-
-    def write_step(self, trees: Sequence[Tree]) -> None:
-        """Count trees that were played together."""
-        for tree in trees:
-            self.turns_of(tree.id)
-        for tree in trees:
-            self.write_turns(tree.turns)
-        for tree in trees:
-            self.write_tree(tree, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,17 @@
-"""Checks of files of samples (`mars_env.trainers.sample_files.SampleRow`), row by row and group by group.
+"""Checks of files of samples (`mars_env.trainers.sample_files`), row by row and group by group.
 
 The rows may come from any library. `mars-env check-rows` prints what is wrong.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
-from pydantic import ValidationError
 
 from mars_env.text import describe_error
-from mars_env.trainers.sample_files import SampleRow
+from mars_env.trainers.sample_files import BadRow, sample_from_row
+from mars_env.trainers.samples import TurnSample
 
 Rule = Literal["group_normalised", "mean_centred", "leave_one_out", "any"]
 """How advantages follow from rewards, see `mars_env.trainers.advantages`; ``"any"``: that is not checked."""
@@ -34,7 +34,7 @@ class _Turn(NamedTuple):
     """The first row of a turn."""
 
     row: int
-    values: SampleRow
+    values: TurnSample
 
 
 def check_rows(lines: Iterable[bytes], rule: Rule = "group_normalised") -> Iterator[RowProblem]:
@@ -52,10 +52,11 @@ def check_rows(lines: Iterable[bytes], rule: Rule = "group_normalised") -> Itera
         if not line.strip():
             continue
         row = _parse_row(line)
-        problems = _row_problems(number, row)
-        if isinstance(row, SampleRow):
+        if isinstance(row, TurnSample):
             first = turns.setdefault((row.tree_id, row.turn_id), _Turn(number, row))
             problems = _turn_problems(number, row, first)
+        else:
+            problems = [RowProblem(number, field, message) for field, message in row.items()]
         for problem in problems:
             is_right = False
             yield problem
@@ -67,28 +68,17 @@ def check_rows(lines: Iterable[bytes], rule: Rule = "group_normalised") -> Itera
             yield from _group_problems(members, rule)
 
 
-def _parse_row(line: bytes) -> SampleRow | Exception:
+def _parse_row(line: bytes) -> TurnSample | Mapping[str, str]:
+    """The sample of a line, or what is wrong with it by field."""
     try:
-        return SampleRow.model_validate(json.loads(line.decode("utf-8-sig")))
-    except (ValueError, RecursionError) as error:  # also of pydantic, and of text that is not UTF-8
-        return error
+        return sample_from_row(json.loads(line.decode("utf-8-sig")))
+    except BadRow as error:
+        return error.faults
+    except (ValueError, RecursionError) as error:
+        return {"": f"not a row of JSON ({describe_error(error)})"}
 
 
-def _row_problems(number: int, row: SampleRow | Exception) -> list[RowProblem]:
-    """What is wrong with a row by itself; one problem for each field."""
-    if isinstance(row, SampleRow):
-        return []
-    if not isinstance(row, ValidationError):
-        return [RowProblem(number, "", f"not a row of JSON ({describe_error(row)})")]
-    problems: dict[str, str] = {}
-    for error in row.errors(include_url=False, include_input=False, include_context=False):
-        field, *place = map(str, error["loc"] or ("",))
-        where = f" at {'.'.join(place)}" if place else ""
-        problems.setdefault(field, error["msg"].removeprefix("Value error, ") + where)
-    return [RowProblem(number, field, message) for field, message in problems.items()]
-
-
-def _turn_problems(number: int, row: SampleRow, first: _Turn) -> list[RowProblem]:
+def _turn_problems(number: int, row: TurnSample, first: _Turn) -> list[RowProblem]:
     """Where a row differs from an earlier one of the same turn."""
     return [
         RowProblem(number, field, f"row {first.row} of the same turn has another value")

@@ -79,7 +79,7 @@ class Sampler:
             self.proof.compare_probe(scores.logprobs)
 
 
-class Samplers:
+class Refresher:
     """Brings new weights to models, by policy, and proves that they have arrived.
 
     The metric ``policy/NAME/weights_read`` is the share of the tensors that are compared. Models that share

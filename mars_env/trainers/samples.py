@@ -5,17 +5,29 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from pydantic import Field, Strict, StrictBool, StrictInt
+
+from mars_env.checks import MAX_TOKEN_ID, SLACK
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import TurnKey, turn_key
 from mars_env.trainers.config import Credit, estimator_of
 from mars_env.trainers.scorable import scorable_groups, unscorable
-from mars_env.types import Action, Completion, Group, Sampling, Turn
+from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, Group, Sampling, Turn
+
+TokenId = Annotated[StrictInt, Field(ge=0, lt=MAX_TOKEN_ID)]
+Mark = Annotated[StrictInt, Field(ge=0, le=1)]
+Count = Annotated[StrictInt, Field(ge=0)]
+Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+LogProbability = Annotated[float, Strict(), Field(gt=UNKNOWN_LOGPROB, le=SLACK)]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSample:
     """One text to train on: P prompt tokens, and T more of which some or all were sampled.
+
+    The types hold for rows of files (`mars_env.trainers.sample_files`); here nothing is checked.
 
     It is one completion, or a chain of them whose prompts continue each other: what stands between them, such
     as the results of tools, is read and not trained.
@@ -37,8 +49,8 @@ class TurnSample:
         versions: Policy versions that sampled: ``((version, number of tokens), ...)``, empty if unknown.
         truncated: Whether the last completion was cut off by its length limit.
         reward: The turn's own, as recorded: before credit along the tree and penalties.
-        score: What the grader gave the turn, in [0, 1]; None where it was not graded.
         advantage: The turn's, the same for each sampled token; in units of the estimator.
+        score: What the grader gave the turn, in [0, 1]; None where it was not graded.
         read_prompt_ids: Token ids of the prompt that the model read, where that is another one; `logprobs`
             are of the tokens after it.
         completion_mask: [T] 1 for each sampled token, 0 for the others; by default all were sampled.
@@ -50,17 +62,17 @@ class TurnSample:
     agent: str
     role: str
     policy: str
-    prompt_ids: tuple[int, ...]
-    completion_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    temperature: float
-    versions: tuple[tuple[int, int], ...]
-    truncated: bool
-    reward: float
-    score: float | None
-    advantage: float
-    read_prompt_ids: tuple[int, ...] = ()
-    completion_mask: tuple[int, ...] = ()
+    prompt_ids: Annotated[tuple[TokenId, ...], Field(min_length=1)]
+    completion_ids: Annotated[tuple[TokenId, ...], Field(min_length=1)]
+    logprobs: tuple[LogProbability, ...]
+    temperature: Annotated[Number, Field(gt=0)]
+    versions: tuple[tuple[Count, Count], ...]
+    truncated: StrictBool
+    reward: Number
+    advantage: Number
+    score: Annotated[Number, Field(ge=0, le=1)] | None = None
+    read_prompt_ids: tuple[TokenId, ...] = ()
+    completion_mask: tuple[Mark, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.completion_mask:

@@ -7,19 +7,12 @@ had not been sampled. It is counted by its reason.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from mars_env.checks import are_logprobs
 from mars_env.errors import ModelError
+from mars_env.trainers.advantages import turn_key
+from mars_env.trainers.config import Credit, estimator_of
 from mars_env.types import Group, Turn
-
-
-class HasTrainedRoles(Protocol):
-    """Settings that say which roles are trained, as `mars_env.trainers.config.Credit` does."""
-
-    def trains(self, role: str) -> bool:
-        """Whether a role is trained."""
-        ...
 
 
 def unscorable(turn: Turn) -> str:
@@ -47,7 +40,7 @@ def unscorable(turn: Turn) -> str:
 
 
 def scorable_groups(
-    groups: Sequence[Group], config: HasTrainedRoles, frozen: Collection[str] = ()
+    groups: Sequence[Group], config: Credit, frozen: Collection[str] = ()
 ) -> tuple[list[Group], dict[str, int]]:
     """The groups, in which the reward of turns that cannot be scored is None; and their number by reason.
 
@@ -66,7 +59,7 @@ def scorable_groups(
 
 
 def require_scorable(
-    groups: Sequence[Group], counts: Mapping[str, int], config: HasTrainedRoles, frozen: Collection[str] = ()
+    groups: Sequence[Group], counts: Mapping[str, int], config: Credit, frozen: Collection[str] = ()
 ) -> None:
     """End a run in which no turn of a step can be scored; the arguments are those of `scorable_groups`.
 
@@ -82,5 +75,26 @@ def require_scorable(
         )
 
 
-def _is_trained(turn: Turn, config: HasTrainedRoles, frozen: Collection[str]) -> bool:
+def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) -> bool:
+    """Whether a group has no policy gradient: its rewards are equal, or nothing of it is trained.
+
+    Turns of `Credit.batch_roles` are compared with those of other groups, so equal rewards do not count;
+    `frozen` are the policies that are not trained.
+
+    Example:
+        >>> from mars_env.trainers.advantages import _example_group
+        >>> [has_no_gradient(Credit(), _example_group([1.0, r])) for r in (1.0, 0.0)]
+        [True, False]
+    """
+    scorable, _ = scorable_groups([group], config, frozen)
+    advantages = estimator_of(config.model_copy(update={"uniform_groups": "drop"}))(scorable)
+    return not any(
+        (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
+        and turn.policy not in frozen
+        and config.trains(turn.role)
+        for turn in scorable[0].turns
+    )
+
+
+def _is_trained(turn: Turn, config: Credit, frozen: Collection[str]) -> bool:
     return turn.reward is not None and turn.policy not in frozen and config.trains(turn.role)

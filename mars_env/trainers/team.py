@@ -22,7 +22,7 @@ from mars_env.trainers.lora import Adapter
 from mars_env.trainers.optimiser import trained_parameters
 from mars_env.trainers.policy import Policy
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.samplers import Refreshable, Samplers, sampling_models
+from mars_env.trainers.samplers import Refresher, sampling_models
 from mars_env.trainers.samples import require_trainable
 from mars_env.types import Agent
 
@@ -34,7 +34,7 @@ log = logger(__name__)
 Metrics = Mapping[str, float]
 
 Refresh = Callable[[Mapping[str, Policy]], Awaitable[Metrics | None] | Metrics | None]
-"""Brings new weights to the models that sample, and may give metrics of that; `refresher` makes one."""
+"""Brings new weights to the models that sample, and may give metrics of that; `Refresher` makes one."""
 
 
 OWN: Final = "mars_env.agents.registry:as_agent"
@@ -49,7 +49,7 @@ class Team:
     """Who plays and what is trained. `make_team` makes one from models in this process.
 
     Make one by hand for your own agents, or for an engine such as vLLM:
-    ``Team(agents, {"mars": Policy(module, tokenizer)}, refresher({"mars": vllm_model}))``.
+    ``Team(agents, {"mars": Policy(module, tokenizer)}, Refresher({"mars": vllm_model}))``.
 
     Attributes:
         agents: By agent name; their `policy` names their weights. Others than those below are not trained.
@@ -70,14 +70,6 @@ class Team:
     def frozen(self) -> frozenset[str]:
         """Names of the agents' policies that are not trained."""
         return frozenset(agent.policy for agent in self.agents.values()) - self.policies.keys()
-
-
-def refresher(models: Mapping[str, Refreshable]) -> Samplers:
-    """Updates models, by policy: their version, and their weights unless the policy shares them.
-
-    After each update checksums prove that the weights have arrived (`mars_env.trainers.samplers.Samplers`).
-    """
-    return Samplers(models)
 
 
 def make_team(
@@ -106,34 +98,49 @@ def make_team(
     Raises:
         ConfigError: The models do not fit the agents, or a setting does not allow training.
     """
-    sampling = require_trainable(settings.sampling)
     assigned = _by_agent(names, models)
     trained = {model.name: model for model in assigned.values()}
     if len(trained) < len({id(model) for model in assigned.values()}):
         raise ConfigError(f"models need different names, got {', '.join(m.name for m in assigned.values())}")
+    if agent is not None and settings.team.tools:
+        raise ConfigError("tools are for the library's own agents: give them in agent=, or leave it out")
+
+    def agents_of(sampled: Mapping[str, SampledModel]) -> dict[str, Agent]:
+        models_of_agents = {name: sampled[model.name] for name, model in assigned.items()}
+        if agent is not None:
+            return _made_by(agent, models_of_agents)
+        options: dict[str, Any] = {
+            "sampling": settings.sampling,
+            "roles": roles,
+            "tools": make_tools(settings.team.tools, problems),
+            "thinking": THINKING_MODES[settings.team.thinking],
+        }
+        return {name: as_agent(model, name, **options) for name, model in models_of_agents.items()}
+
+    return team_of(settings, trained, agents_of, OWN if agent is None else None)
+
+
+def team_of(
+    settings: RunSettings,
+    trained: Mapping[str, HFModel],
+    agents_of: Callable[[Mapping[str, SampledModel]], dict[str, Agent]],
+    made_by: str | None,
+) -> Team:
+    """The team of models by policy: `agents_of` makes its agents from those that sample; see `make_team`."""
+    require_trainable(settings.sampling)
     if not settings.train.offload:
         for model in trained.values():
             _widen(model)
     engines = dict(sampling_models(trained, settings))
     tokens = settings.segment_tokens
-    sampled = {name: SegmentedModel(m, tokens) if tokens else m for name, m in engines.items()}
-    models_of_agents = {name: sampled[model.name] for name, model in assigned.items()}
-    if agent is None:
-        tools, thinking = make_tools(settings.team.tools, problems), THINKING_MODES[settings.team.thinking]
-        options: dict[str, Any] = {"sampling": sampling, "roles": roles, "tools": tools, "thinking": thinking}
-        agents = {name: as_agent(model, name, **options) for name, model in models_of_agents.items()}
-    elif settings.team.tools:
-        raise ConfigError("tools are for the library's own agents: give them in agent=, or leave it out")
-    else:
-        agents = _made_by(agent, models_of_agents)
+    agents = agents_of({name: SegmentedModel(m, tokens) if tokens else m for name, m in engines.items()})
     named = {player.policy for player in agents.values()}
     if len(trained) == len(named) == 1:  # one model, which your own agents may name as they like
         [name], [old] = named, trained
         trained, engines = {name: trained[old]}, {name: engines[old]}
     shared = {name: engines[name] is model and settings.samplers is None for name, model in trained.items()}
     policies = {name: _policy(model, settings, shared=shared[name]) for name, model in trained.items()}
-    refresh = Samplers(engines)
-    return Team(agents, policies, refresh, made_by=OWN if agent is None else None)
+    return Team(agents, policies, Refresher(engines), made_by)
 
 
 def _made_by(

@@ -21,6 +21,7 @@ from mars_env.models.preflight import preflight
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.sync import run_sync
+from mars_env.trainers.assembly import rows_per_tree
 from mars_env.trainers.checks import check_agents, require_roles, require_rows
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.rollouts import LostTrees, graded_in_step
@@ -28,7 +29,7 @@ from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.trainers.scorable import require_scorable, scorable_groups
 from mars_env.types import Agent, Problem, Tree
 
-_LOSSES: Final[Mapping[str, str]] = {"token-mean": "dapo", "sequence-mean": "grpo", "sequence-sum": "dr_grpo"}
+_LOSSES: Final[Mapping[str, str]] = {"token-mean": "dapo", "sequence-mean": "grpo"}
 """TRL's ``loss_type`` for each aggregation."""
 
 _LACKING: Final = ("minibatches", "dmmpt_threshold", "batch_roles")
@@ -106,7 +107,7 @@ class TeamRollouts:
             raise ConfigError("TRL's warm-up begins at a learning rate of 0: leave warmup_updates out")
         if rows % rows_at_once:
             raise ConfigError(f"{rows} rows of a step cannot be divided into parts of {rows_at_once}")
-        arguments = {
+        return {
             "num_generations": self.rows,
             "generation_batch_size": rows,
             "per_device_train_batch_size": rows_at_once,
@@ -135,11 +136,6 @@ class TeamRollouts:
             "disable_dropout": True,
             "seed": config.seed,
         }
-        return (
-            arguments
-            if config.normaliser is None
-            else arguments | {"max_completion_length": config.normaliser}
-        )
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
         """Play the problems of a step; `prompts` are their ids, each as often as there are rows.
@@ -158,8 +154,6 @@ class TeamRollouts:
         first = int(trainer.state.global_step) * len(problems)
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
         trees = run_sync(self._played(jobs))
-        lost = LostTrees(lambda turn: self._config.trains(turn.role), len(jobs))
-        lost.write_step(trees)
         groups, unscorable = scorable_groups(groups_of(trees), self._config)
         require_scorable(groups, unscorable, self._config)
         samples = [turn_samples(groups_of([tree]), self._config) for tree in trees]
@@ -178,8 +172,14 @@ class TeamRollouts:
         return {name: list(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
 
     async def _played(self, jobs: Sequence[Job]) -> Sequence[Tree]:
-        concurrency = self._concurrency or len(jobs)
-        return await collect(self._game, self._agents, jobs, seed=self._config.seed, concurrency=concurrency)
+        return await collect(
+            self._game,
+            self._agents,
+            jobs,
+            seed=self._config.seed,
+            concurrency=self._concurrency or len(jobs),
+            journal=LostTrees(lambda turn: self._config.trains(turn.role), len(jobs)),
+        )
 
     def advantage(
         self,
@@ -211,12 +211,6 @@ class TeamRollouts:
         if list(prompts) != [id for id in ids for _ in range(self.rows)] or {*ids} - self._problems.keys():
             raise ConfigError("give TRL TeamRollouts.prompts() as data set, and each process whole problems")
         return [self._problems[id] for id in ids]
-
-
-def rows_per_tree(game: Game, rollouts: GroupedSettings | None) -> int:
-    """The most turns of one tree: of grouped rollouts, or of the game's own growth."""
-    turns = game.rules.max_turns
-    return turns if rollouts is None else rollouts.group * (1 + rollouts.branches * (turns - 1))
 
 
 def _row(sample: TurnSample, scale: float) -> tuple[Any, ...]:

@@ -30,7 +30,8 @@ from mars_env.trainers.elsewhere import sampling_agents
 from mars_env.trainers.loop import train
 from mars_env.trainers.policy import Policy
 from mars_env.trainers.recipes import RunSettings
-from mars_env.trainers.team import Team, refresher
+from mars_env.trainers.samplers import Refresher
+from mars_env.trainers.team import Team
 from studies.common.claims import Claim
 from studies.common.episodes import mean, mean_reward
 from studies.common.ledger import Frozen, LedgerRow
@@ -197,7 +198,7 @@ async def play(arm: str, run: Run) -> Result:
     chosen, problems = settings(seed, bound, clipped, recipe), locks(seed)[: recipe.locks]
     model, clock = fresh(recipe), Clock(recipe.settled)
     policies = {"opener": Policy(model.module, model.tokenizer)}
-    team = Team({"solver_0": opener(model)}, policies, refresher({"opener": model}))
+    team = Team({"solver_0": opener(model)}, policies, Refresher({"opener": model}))
     detail: dict[str, Any] = {}
     figures: dict[str, float] = {}
     if arm == ALONE:

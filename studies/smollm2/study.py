@@ -41,7 +41,8 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import read_run, write_run
 from mars_env.seeds import derive_seed
 from mars_env.trainers import LocalTrainer, Policy, RunSettings, TrainConfig, train
-from mars_env.trainers.team import Team, refresher
+from mars_env.trainers.samplers import Refresher
+from mars_env.trainers.team import Team
 from mars_env.types import Agent, Sampling, Tree, role_of
 from studies.common.claims import Claim
 from studies.common.episodes import played_often
@@ -223,7 +224,7 @@ class Training:
         game = Game(solve_verify_correct(**recipe.training), grader_for("math"))
         await train(
             game,
-            Team(self.agents, self.policies, refresher({NAME: self.playing})),
+            Team(self.agents, self.policies, Refresher({NAME: self.playing})),
             self.training,
             recipe.marsrl.with_(
                 seed=self.seed, out=str(self.place / "rewarded"), checkpoint_every=recipe.checkpoint_every

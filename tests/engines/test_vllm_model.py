@@ -75,18 +75,14 @@ async def test_refresh_changes_the_weights_in_place(model, module, tolerance):
     assert again.versions == ((8, len(again.token_ids)),)
 
 
-async def test_refresh_reads_a_checkpoint_and_refuses_half_of_one(model, module, tolerance, tmp_path):
-    shaken(module, seed=3).save_pretrained(tmp_path)
-    model.refresh(tmp_path)
-    [after] = await model.complete(PROMPT, 1, Sampling(max_tokens=20, seed=1))
-    assert gap(after, module) < tolerance
-    state = module.state_dict()
+async def test_refresh_refuses_a_part_of_the_weights(model, module):
+    state, version = module.state_dict(), model.version
     lacking = {name: tensor for name, tensor in state.items() if name != "model.norm.weight"}
     wrapped = {f"base_model.{name}": tensor for name, tensor in state.items()}
-    for unusable in (lacking, wrapped, tmp_path / "nowhere"):
+    for unusable in (lacking, wrapped):
         with pytest.raises(ConfigError):
             model.refresh(unusable)
-    assert model.version == 1
+    assert model.version == version
 
 
 async def test_refresh_waits_for_completions_under_way(streaming, module):

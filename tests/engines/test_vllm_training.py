@@ -12,7 +12,7 @@ from mars_env.loggers import read_jsonl
 from mars_env.models.checksums import checksums
 from mars_env.sync import maybe_await
 from mars_env.trainers import Policy
-from mars_env.trainers.samplers import Samplers
+from mars_env.trainers.samplers import Refresher
 
 SETTINGS = """
 steps = {steps}
@@ -76,7 +76,7 @@ def test_adapters_of_a_team_share_an_engine_and_a_run_is_taken_up(checkpoint, tm
 @pytest.mark.parametrize("tensor", ["model.norm.weight", "model.layers.1.mlp.down_proj.weight"])
 def test_weights_that_vllm_has_not_got_are_found(offline, module, tensor, monkeypatch):
     """Read ones by their checksums, and those that its kernels for CPUs have packed by the probe."""
-    policy, bring = Policy(module), Samplers({"one": offline})
+    policy, bring = Policy(module), Refresher({"one": offline})
     assert 0 < asyncio.run(awaited(bring({"one": policy})))["policy/one/weights_read"] <= 1
     module.get_parameter(tensor).data *= 1.02
     policy.version += 1

@@ -15,8 +15,7 @@ from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.testing import check_game
 from mars_env.trainers.advantages import group_normalised
-from mars_env.trainers.assembly import POLICY
-from mars_env.trainers.openrlhf.team import agents_by_name
+from mars_env.trainers.assembly import POLICY, agents_by_name
 from mars_env.trainers.run_file import load_run
 from mars_env.types import Action, Grade, Problem, Turn
 

@@ -15,7 +15,7 @@ from mars_env.miniature.model import build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models import BatchLimits, HFModel
 from mars_env.rollout import PipelineSettings
-from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, refresher
+from mars_env.trainers import Policy, Refresher, RunSettings, Team, TrainConfig
 from mars_env.types import Action, Observation
 
 sys.path.append(str(Path(__file__).parents[2]))
@@ -65,7 +65,7 @@ def team(trained: HFModel, seconds: float = 0.0) -> Team:
     """The opener, which shares the weights that are trained."""
     policies = {"opener": Policy(trained.module, trained.tokenizer)}
     agent = SlowAgent(opener(trained), seconds) if seconds else opener(trained)
-    return Team({"solver_0": agent}, policies, refresher({"opener": trained}))
+    return Team({"solver_0": agent}, policies, Refresher({"opener": trained}))
 
 
 MANY = 12

@@ -74,8 +74,8 @@ class Tokenizer:
 
     eos_token_id = 0
 
-    def batch_decode(self, rows: list[list[int]], skip_special_tokens: bool = True) -> list[str]:
-        return [" ".join(map(str, row)) for row in rows]
+    def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
+        return " ".join(map(str, ids))
 
 
 def rewarded(groups: list[Group]) -> list[Group]:

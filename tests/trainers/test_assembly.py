@@ -8,7 +8,6 @@ from mars_env.trainers.assembly import (
     evaluation_game,
     evaluation_problems,
     evaluation_sampling,
-    groups_per_tree,
     most_rows,
     rows_per_tree,
     training_game,
@@ -24,11 +23,12 @@ SEARCH = MARS2.with_(environment={"id": "programs-tree-search"})
 
 
 def test_rows_of_a_tree_and_of_an_update():
+    assert rows_per_tree(training_game(CHAIN), CHAIN.rollouts) == 72  # MarsRL's
     small = CHAIN.with_(rollouts={"group": 4, "branches": 1}, problems_per_step=3)
-    assert (groups_per_tree(small), rows_per_tree(small), most_rows(small)) == (5, 20, 60)
+    assert (rows_per_tree(training_game(small), small.rollouts), most_rows(small)) == (20, 60)
     pipelined = small.with_(pipeline={"staleness": 1, "groups_per_update": 7})
     assert most_rows(pipelined) == 28
-    assert (groups_per_tree(SEARCH), rows_per_tree(SEARCH)) == (1, 8)
+    assert rows_per_tree(training_game(SEARCH), None) == 8
 
 
 def test_an_evaluation_takes_no_more_turns_than_training_unless_the_file_says_so():

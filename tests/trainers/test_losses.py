@@ -5,7 +5,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.errors import ConfigError
 from mars_env.trainers.losses import (
     aggregate,
     clipped_loss,
@@ -15,7 +14,6 @@ from mars_env.trainers.losses import (
     logprobs_and_entropies,
     mastered,
     preference_margin,
-    row_weights,
     sequence_logprobs,
     sequence_ratio,
     token_ratio,
@@ -159,19 +157,11 @@ def test_a_mastered_token_has_no_gradient_by_its_own_ratio_and_one_by_its_comple
     assert found == {"token": [0.0, -0.5], "sequence": [-0.25, -0.25]}
 
 
-@pytest.mark.parametrize(
-    ("mode", "normaliser", "expected"),
-    [("token-mean", None, 25 / 4), ("sequence-mean", None, (4 + 7) / 2), ("sequence-sum", 5, 25 / 10)],
-)
-def test_aggregation_by_hand(mode, normaliser, expected):
+@pytest.mark.parametrize(("mode", "expected"), [("token-mean", 25 / 4), ("sequence-mean", (4 + 7) / 2)])
+def test_aggregation_by_hand(mode, expected):
     values = torch.tensor([[4.0, 100.0, 100.0], [6.0, 7.0, 8.0]])
     mask = torch.tensor([[True, False, False], [True, True, True]])
-    assert aggregate(values, mask, mode, normaliser).item() == pytest.approx(expected)
-
-
-def test_a_constant_normaliser_must_be_given():
-    with pytest.raises(ConfigError):
-        row_weights(torch.tensor([1]), "sequence-sum")
+    assert aggregate(values, mask, mode).item() == pytest.approx(expected)
 
 
 def test_the_likelihood_of_a_text_by_hand():

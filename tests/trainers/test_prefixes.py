@@ -104,9 +104,7 @@ CONFIGS = {
     "token": TrainConfig(kl_coefficient=0.1, token_budget=60, clip_high=5.0),
     "sequence": TrainConfig(ratio="sequence", tis_veto=None, kl_coefficient=0.1, clip_high=1.0),
     "leave_one_out": TrainConfig(advantage="leave_one_out", aggregation="sequence-mean", most_logits=40),
-    "mean": TrainConfig(
-        advantage="mean_centred", aggregation="sequence-sum", normaliser=5, dmmpt_threshold=0.9
-    ),
+    "mean": TrainConfig(advantage="mean_centred", dmmpt_threshold=0.9),
     "epochs": TrainConfig(epochs=2, minibatches=2, kl_coefficient=0.1, learning_rate=0.0),
     "checkpointed": TrainConfig(gradient_checkpointing=True, most_logits=WORDS, kl_coefficient=0.1),
 }

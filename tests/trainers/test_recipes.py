@@ -54,7 +54,6 @@ def test_mars2_has_the_papers_numbers():
         {"sampling": {"max_token": 1}},
         {"train": {"betas": (0.9, 1.0)}},
         {"train": {"aggregation": "sequence-sum"}},
-        {"train": {"normaliser": 3}},
         {"train": {"dmmpt_threshold": 0.99, "ratio": "sequence"}},
         {"train": {"lr": 1e-3}},
         {"train": {"epochs": 0}},

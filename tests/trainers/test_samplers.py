@@ -18,7 +18,7 @@ from mars_env.rollout import PipelineSettings
 from mars_env.trainers import LocalTrainer, Policy, make_team, samplers
 from mars_env.trainers.loop import Texts, fit, train
 from mars_env.trainers.lora import add_adapters
-from mars_env.trainers.samplers import Samplers
+from mars_env.trainers.samplers import Refresher
 from mars_env.trainers.tables import EngineSettings
 from mars_env.types import Completion
 
@@ -51,7 +51,7 @@ def learned(policy, size=0.02):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_faithful_copy_is_compared_in_every_update(dtype):
     policy, model = pair(dtype=dtype)
-    bring = Samplers({"one": model})
+    bring = Refresher({"one": model})
     for version in range(3):
         assert bring({"one": policy}) == {READ: 1.0}
         assert model.version == version
@@ -100,7 +100,7 @@ def test_a_sampler_without_the_weights_is_found_after_one_small_update(plant, dt
     """Also where it is one update of 1e-6 behind in bfloat16, or lacks one layer of twelve."""
     trained = twelve_layers()
     policy, model = Policy(trained), HFModel((copy.deepcopy(trained).to(dtype), None), name="one")
-    bring = Samplers({"one": model})
+    bring = Refresher({"one": model})
     bring({"one": policy})
     plant(model)
     learned(policy, 1e-6)
@@ -110,7 +110,7 @@ def test_a_sampler_without_the_weights_is_found_after_one_small_update(plant, dt
 
 def test_an_update_that_rounding_loses_is_no_fault():
     policy, model = pair(dtype=torch.bfloat16)
-    bring = Samplers({"one": model})
+    bring = Refresher({"one": model})
     bring({"one": policy})
     stale(model)
     learned(policy, 0.0)
@@ -127,12 +127,12 @@ def test_swapped_adapters_are_found():
     for size, policy in zip((0.1, -0.2), policies.values(), strict=True):
         learned(policy, size)
     right = {name: HFModel((adapter, None), name=name) for name, adapter in two().items()}
-    assert len(Samplers(right)(policies)) == 2
+    assert len(Refresher(right)(policies)) == 2
     swapped = {"one": right["two"], "two": right["one"]}
     for model in swapped.values():
         stale(model)
     with pytest.raises(ModelError):
-        Samplers(swapped)(policies)
+        Refresher(swapped)(policies)
 
 
 def test_shared_weights_need_no_proof_and_copies_are_compared_in_every_update():
@@ -249,7 +249,7 @@ class Frozen(Engine):
 def test_a_probe_shows_that_weights_have_changed_that_cannot_be_read(engines, monkeypatch, kind, finds):
     monkeypatch.setattr(samplers, "VLLMModel", kind)
     policy, engine = pair()[0], kind("path", name="one")
-    bring = Samplers({"one": engine})
+    bring = Refresher({"one": engine})
     assert 0 < asyncio.run(bring({"one": policy}))[READ] < 1
     with torch.no_grad():
         policy.model.get_input_embeddings().weight[0] += 1e-3

@@ -10,9 +10,9 @@ from turns import SAMPLED, turn
 
 from mars_env.checks import valid_action
 from mars_env.errors import ModelError
-from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, has_no_gradient
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.samples import preference_pairs, turn_samples
-from mars_env.trainers.scorable import require_scorable, scorable_groups, unscorable
+from mars_env.trainers.scorable import has_no_gradient, require_scorable, scorable_groups, unscorable
 from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, Group
 
 BAD = {

@@ -13,7 +13,7 @@ from mars_env.errors import ConfigError
 from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout import PipelineSettings, SegmentedModel
-from mars_env.trainers import Team, TrainConfig, make_team, refresher, train
+from mars_env.trainers import Refresher, Team, TrainConfig, make_team, train
 from mars_env.trainers.lora import add_adapters
 from mars_env.types import Problem
 
@@ -101,10 +101,10 @@ def test_weights_that_are_shared_are_not_copied_and_others_are():
     _, players, wanted = made(1, ["one"])
     (policy,) = players.policies.values()
     engine = Engine()
-    refresher({"one": engine})(players.policies)
+    Refresher({"one": engine})(players.policies)
     assert engine.told == ((policy.model, 0),)
     engine.module = policy.model
-    refresher({"one": engine})(players.policies)
+    Refresher({"one": engine})(players.policies)
     assert engine.told[1] == (None, 0)
     ahead = make_team(
         wanted.model_copy(update={"pipeline": PipelineSettings(staleness=1)}), PAIR[:1], [tiny("one")]

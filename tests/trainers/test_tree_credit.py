@@ -5,7 +5,8 @@ from turns import turn
 
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import advantage_stats, group_normalised
-from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of, has_no_gradient
+from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of
+from mars_env.trainers.scorable import has_no_gradient
 from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Completion, Group
 

@@ -227,9 +227,9 @@ async def spell_batches(
                 question_job(cluster, memory, spell.fresh, spell.last, settings.seed, sample, progress)
                 for cluster in paired(run.clusters, settings.problems_per_step, rng)
             ]
-            played = await collect(game, team.agents, jobs, seed=settings.seed, concurrency=concurrency)
-            lost.write_step(played)
-            trees += played
+            trees += await collect(
+                game, team.agents, jobs, seed=settings.seed, concurrency=concurrency, journal=lost
+            )
             if sum(outcome.kind == "some" for tree in trees for outcome in outcomes(tree)) >= spell.questions:
                 break
         if on_trees is not None:

@@ -22,12 +22,11 @@ from mars_env.models.preflight import preflight
 from mars_env.rollout import Job, groups_of
 from mars_env.rollout.contexts import require_room
 from mars_env.rollout.engine import play
-from mars_env.trainers.assembly import POLICY, training_game, training_problems
+from mars_env.trainers.assembly import POLICY, agents_by_name, training_game, training_problems
 from mars_env.trainers.checks import check_agents
 from mars_env.trainers.openrlhf.command_line import Flags, as_words
 from mars_env.trainers.openrlhf.rollouts.engines import AgentFileEngine, EnginesModel
 from mars_env.trainers.openrlhf.rollouts.responses import Row, training_rows
-from mars_env.trainers.openrlhf.team import agents_by_name
 from mars_env.trainers.openrlhf.translation import complete_flags, policies_of
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.run_file import load_run
@@ -81,7 +80,7 @@ class AgentExecutor(AgentExecutorBase):  # type: ignore[misc]
 
     async def _make_team(self, model: EnginesModel) -> dict[str, Agent]:
         rules = self.game.rules
-        team = agents_by_name(self.settings, rules, {POLICY: model})
+        team = agents_by_name(self.settings, rules, {POLICY: model}, self.problems)
         check_agents(team, self.settings.train, [POLICY], backend="OpenRLHF")
         await preflight(team, self.game)
         await require_room(rules, team, self.problems, self.game.grader)

@@ -15,7 +15,6 @@ from mars_env.errors import ConfigError, explained
 from mars_env.trainers.architecture import architecture_of
 from mars_env.trainers.assembly import (
     checkpoints_of,
-    evaluation_sampling,
     is_frozen,
     most_rows,
     rows_per_tree,
@@ -37,13 +36,14 @@ _DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 """Flags that OpenRLHF gets unless they are given."""
 
 PASSED_ON: Final = (
-    "actor.num_*", "actor.gradient_checkpointing_reentrant", "ref.*", "vllm.*", "ds.[!l]*", "ckpt.*",
+    "actor.num_*", "actor.gradient_checkpointing_reentrant", "ref.*", "vllm.*", "ds.[!l]*", "ckpt.[!b]*",
     "train.colocate_*", "train.micro_batch_size", "train.dynamic_batch_enable",
     "train.partial_rollout_enable", "train.full_determinism_enable", "rollout.micro_batch_size",
     "rollout.max_tokens_per_gpu", "data.disable_fast_tokenizer", "data.dataloader_num_workers",
 )  # fmt: skip
 """OpenRLHF's flags of place, memory and speed, as patterns: what else it has is a setting of the file, or
-would change the objective. LoRA (``ds.lora``) fails with vLLM in OpenRLHF 0.11.2 (its issue 1349)."""
+would change the objective. LoRA (``ds.lora``) fails with vLLM in OpenRLHF 0.11.2 (its issue 1349). Its
+evaluations, and so its best checkpoint (``ckpt.best_metric_key``), are not used."""
 
 COUNTS: Final = ("*.num_*", "*_size", "*.max_tokens_per_gpu")
 """Flags that must be at least 1, as patterns: OpenRLHF would divide by zero, or do nothing."""
@@ -111,7 +111,6 @@ def _translations(settings: RunSettings, own: Flags) -> Iterator[Translation]:
     yield from _optimiser(settings)
     yield from _loss(settings.train)
     yield from _rollouts(settings, own)
-    yield from _evaluation(settings)
     yield from _output(settings)
 
 
@@ -166,21 +165,12 @@ def _loss(train: TrainConfig) -> Iterator[Translation]:
 def _rollouts(settings: RunSettings, own: Flags) -> Iterator[Translation]:
     sampling = settings.sampling
     yield Translation("--rollout.batch_size", "problems_per_step", (settings.problems_per_step,))
-    yield Translation(
-        "--rollout.n_samples_per_prompt", "rollouts.group and rollouts.branches", (rows_per_tree(settings),)
-    )
+    rows = rows_per_tree(training_game(settings), settings.rollouts)
+    yield Translation("--rollout.n_samples_per_prompt", "rollouts.group and rollouts.branches", (rows,))
     yield Translation("--train.batch_size", "train.minibatches", (_batch_size(settings, own),))
     yield Translation("--rollout.max_new_tokens", "sampling.max_tokens", (sampling.max_tokens,))
     yield Translation("--rollout.temperature", "sampling.temperature", (sampling.temperature,))
     yield Translation("--rollout.top_p", "sampling.top_p", (sampling.top_p,))
-
-
-def _evaluation(settings: RunSettings) -> Iterator[Translation]:
-    table = settings.evaluation
-    temperature = evaluation_sampling(settings).temperature
-    yield Translation("--eval.steps", "evaluation.every", (table.every or -1,))
-    yield Translation("--eval.n_samples_per_prompt", "evaluation.samples", (table.samples,))
-    yield Translation("--eval.temperature", "evaluation.temperature", (temperature,))
 
 
 def _output(settings: RunSettings) -> Iterator[Translation]:
@@ -236,8 +226,6 @@ def _untranslatable(settings: RunSettings) -> Iterator[str]:
         yield "leave engine.name out: OpenRLHF samples with vLLM alone"
     if settings.samplers is not None:
         yield "leave samplers out: OpenRLHF places its own engines, by openrlhf.vllm.num_engines"
-    if train.mean not in _AGGREGATIONS:
-        yield f"train.aggregation: OpenRLHF has no {train.mean!r}, only {', '.join(_AGGREGATIONS)}"
     for name in ("shared_prefixes", "most_logits", "autocast"):
         if getattr(train, name) != getattr(plain, name):
             yield f"leave train.{name} out: OpenRLHF has no such thing, and always computes in bfloat16"

@@ -2,14 +2,16 @@
 
 import shlex
 from types import SimpleNamespace
-from typing import Any, Final
 
-from mars_env.envs import spec
 from mars_env.errors import ConfigError
-from mars_env.problems.hub_code import CODE_SETS
-from mars_env.problems.hub_math import MATH_SETS
 from mars_env.trainers.architecture import architecture_of
-from mars_env.trainers.assembly import environment_of, evaluation_game, evaluation_sampling, rows_per_tree
+from mars_env.trainers.assembly import (
+    environment_of,
+    evaluation_game,
+    evaluation_sampling,
+    rows_per_tree,
+    training_game,
+)
 from mars_env.trainers.credit_rules import credit_line
 from mars_env.trainers.memory import GIB
 from mars_env.trainers.openrlhf.arguments import ENTRY, parsed_arguments
@@ -19,16 +21,9 @@ from mars_env.trainers.openrlhf.planning.placement import describe, fits, gpu_po
 from mars_env.trainers.openrlhf.translation import complete_flags
 from mars_env.trainers.recipes import RunSettings
 
-_STAND_INS: Final = {
-    **dict.fromkeys(MATH_SETS, "arithmetic"),
-    **dict.fromkeys(CODE_SETS, "programs"),
-    "livecodebench": "programs",
-}
-"""Embedded sets of the same kind, for those that would be downloaded."""
-
 
 def dry_run(settings: RunSettings, gpu: float) -> tuple[str, bool]:
-    """Check a run as at its start, and describe it; problem sets are not downloaded.
+    """Check a run as at its start, and describe it; the hub's problem sets are not downloaded.
 
     Args:
         settings: The run.
@@ -41,13 +36,12 @@ def dry_run(settings: RunSettings, gpu: float) -> tuple[str, bool]:
         ConfigError: A setting is rejected, here or by OpenRLHF: a line for each.
         MissingExtra: OpenRLHF's files are not there.
     """
-    here = without_downloads(settings)
-    flags = complete_flags(here)
+    flags = complete_flags(settings)
     args = parsed_arguments(flags)
-    policies = check_launch(here, args)
+    policies = check_launch(settings, args)
     pools = gpu_pools(args)
     credit = credit_line(settings.train.credit)
-    lines = [_rollouts(settings, here), credit, *_evaluation(here), ""]
+    lines = [_rollouts(settings), credit, *_evaluation(settings), ""]
     if len(policies) > 1:
         gpus = sum(pool.gpus for pool in pools)
         lines += [f"{len(policies)} policies with {gpus} GPUs each: {gpus * len(policies)} in all", ""]
@@ -70,9 +64,10 @@ def _policy(args: SimpleNamespace, checkpoint: str, gpu: float) -> tuple[str, bo
     return text, fits(args, model, gpu)
 
 
-def _rollouts(settings: RunSettings, here: RunSettings) -> str:
+def _rollouts(settings: RunSettings) -> str:
     """How much is rolled out and trained at a time."""
-    name, rows, pipeline = environment_of(settings).id, rows_per_tree(here), settings.pipeline
+    name, pipeline = environment_of(settings).id, settings.pipeline
+    rows = rows_per_tree(training_game(settings), settings.rollouts)
     if pipeline.groups_per_update is not None and settings.rollouts is not None:
         return (
             f"{name}: {settings.steps} updates of {pipeline.groups_per_update} groups of "
@@ -96,21 +91,6 @@ def _evaluation(settings: RunSettings) -> list[str]:
         f"evaluation every {table.every} updates: {table.limit or 'all'} problems, {table.samples} samples "
         f"each, at most {turns} turns in a row of {limit:,} tokens; the trainer waits"
     ]
-
-
-def without_downloads(settings: RunSettings) -> RunSettings:
-    """The settings with a stand-in of the same kind for a set that would be downloaded."""
-    environment, evaluation = environment_of(settings), settings.evaluation
-    name = environment.problems or spec(environment.id).problems
-    stand_in, evaluated = _STAND_INS.get(name), _STAND_INS.get(evaluation.problems or "")
-    changes: dict[str, Any] = {}
-    if stand_in is not None:
-        table: dict[str, Any] = {"problems": stand_in, "problem_options": {}}
-        changes["environment"] = environment.model_copy(update=table)
-    if evaluated is not None or (stand_in is not None and evaluation.problems is None):
-        table = {"problems": evaluated or stand_in, "problem_options": {}}
-        changes["evaluation"] = evaluation.model_copy(update=table)
-    return settings.model_copy(update=changes)
 
 
 def _command(flags: Flags) -> str:

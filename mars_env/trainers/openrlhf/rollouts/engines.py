@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from mars_env.errors import ConfigError, MarsError, ModelError
-from mars_env.models.requests import Sampled, ScoringTokenModel, require_fit
+from mars_env.models.requests import Sampled, TokenModel, require_fit
 from mars_env.rollout.segments import merged_runs
 from mars_env.types import Completion, Sampling
 
@@ -79,7 +79,7 @@ def require_alive(engines: Sequence[RayEngine]) -> None:
             raise MarsError(f"an engine is dead (its log says why); resume the run: {engine.dead}")
 
 
-class EnginesModel(ScoringTokenModel):
+class EnginesModel(TokenModel):
     """Several engines with the same weights, as one model. Each request goes to the least busy engine.
 
     `context` is the most tokens of prompt and completion together (``--data.max_len``).

@@ -123,23 +123,18 @@ class TeamPolicyActor(_actor_class(PolicyModelActor)):  # type: ignore[misc]
         return result
 
     def fit(self, kl_ctl: float = 0) -> Any:
-        """Train on the buffer, in optimizer steps of equal size, none larger than ``--train.batch_size``.
-
-        The metric ``micro_batches`` is how often each rank went through the model.
-        """
-        args, self._passes = self.strategy.args, 0
+        """Train on the buffer, in optimizer steps of equal size, none larger than ``--train.batch_size``."""
+        args = self.strategy.args
         parallel = self.strategy.world_size // (args.ds.ring_attn_size * args.ds.tensor_parallel_size)
         rows = len(self.trainer.replay_buffer.items) * parallel
         steps = optimizer_steps(rows, args.train.batch_size)
         if args.train.dynamic_batch_enable:
             with one_update(args, rows, steps):
-                status = super().fit(kl_ctl)
-        else:
-            engine = self.actor.model
-            engine.set_train_batch_size(rows // steps * args.ds.ring_attn_size * args.ds.tensor_parallel_size)
-            self.strategy.accumulated_gradient = rows // steps // parallel // args.train.micro_batch_size
-            status = super().fit(kl_ctl)
-        return {**status, "micro_batches": float(self._passes)}
+                return super().fit(kl_ctl)
+        engine = self.actor.model
+        engine.set_train_batch_size(rows // steps * args.ds.ring_attn_size * args.ds.tensor_parallel_size)
+        self.strategy.accumulated_gradient = rows // steps // parallel // args.train.micro_batch_size
+        return super().fit(kl_ctl)
 
     def checksums(self, dtype: str) -> dict[str, Checksum]:
         """The checksums of the weights as they are in a type, by name; of this rank's parts with ZeRO 3."""
@@ -151,7 +146,6 @@ class TeamPolicyActor(_actor_class(PolicyModelActor)):  # type: ignore[misc]
 
     def _step(self, training_step: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         def step(experience: Any, kl_ctl: float, number: int, info: Any = None) -> dict[str, Any]:
-            self._passes += 1
             if self.strategy.args.train.dynamic_batch_enable:
                 last = bool(self.trainer.replay_buffer.dynamic_optimizer_step[number])
             else:

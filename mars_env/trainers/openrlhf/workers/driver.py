@@ -9,11 +9,11 @@ policy is trained on its own turns. Each has its own trainer, optimizer, engines
 does not change a policy that has no turn in it.
 """
 
-import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +28,7 @@ from mars_env.rollout.contexts import require_room
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.sync import run_sync
 from mars_env.trainers.advantages import advantage_stats, over_batch
-from mars_env.trainers.assembly import training_game, training_problems
+from mars_env.trainers.assembly import agents_by_name, training_game, training_problems
 from mars_env.trainers.checks import check_agents
 from mars_env.trainers.config import estimator_of
 from mars_env.trainers.evaluation import evaluation_after
@@ -36,7 +36,6 @@ from mars_env.trainers.loop import fit
 from mars_env.trainers.metrics import StepMetrics, role_metrics
 from mars_env.trainers.openrlhf.policies import arguments_of, take_common_checkpoint
 from mars_env.trainers.openrlhf.rollouts.engines import EnginesModel, RayEngine, require_alive
-from mars_env.trainers.openrlhf.team import agents_by_name
 from mars_env.trainers.openrlhf.translation import policies_of, scheduled_steps
 from mars_env.trainers.openrlhf.workers.processes import install_engines, load_models, placed, require_gpus
 from mars_env.trainers.openrlhf.workers.trainer import PolicyTrainer
@@ -45,7 +44,7 @@ from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.trainers.scorable import require_scorable, scorable_groups
 from mars_env.trainers.team import Team
-from mars_env.types import Agent, Group, Model
+from mars_env.types import Group, Model
 
 
 def train_policies(
@@ -59,17 +58,14 @@ def train_policies(
         ConfigError: The settings do not fit.
         StoreError: The policies' checkpoints are of different updates.
     """
-    trainer = start_trainer(settings, args)
     game, problems = training_game(settings), training_problems(settings)
-    agents = agents_by_name(settings, game.rules, trainer.models())
+    trainer = start_trainer(settings, args)
+    agents = agents_by_name(settings, game.rules, trainer.models(), problems)
     team = Team(agents, trainer.policies)
     trainer.frozen = team.frozen
     trained = check_agents(agents, settings.train, trainer.policies, backend="OpenRLHF")
     run_sync(preflight(agents, game, trained))
     run_sync(require_room(game.rules, agents, problems, game.grader))
-
-    async def evaluate(update: int) -> Mapping[str, float]:
-        return await trainer.evaluate(agents, update)
 
     history = run_sync(
         fit(
@@ -80,7 +76,7 @@ def train_policies(
             directory=args.ckpt.path,
             checkpoint_every=settings.checkpoint_every,
             loggers=loggers,
-            evaluate=evaluate if settings.evaluation.every else None,
+            evaluate=partial(evaluation_after, settings, agents) if settings.evaluation.every else None,
         )
     )
     trainer.save_models()
@@ -169,14 +165,6 @@ class OpenRLHFTrainer:
         """Write each policy's weights as an ordinary checkpoint."""
         policies = self.policies.values()
         ray.get([ref for policy in policies for ref in policy.actor_model_group.async_save_model()])
-
-    async def evaluate(self, agents: Mapping[str, Agent], update: int) -> Mapping[str, float]:
-        """Play the evaluation where it is due, and save a checkpoint if it is the best so far."""
-        metrics = await evaluation_after(self.settings, agents, update)
-        if metrics and len(self.policies) == 1:  # several are saved together, under one tag
-            [policy] = self.policies.values()
-            await asyncio.to_thread(policy.save_best_checkpoint, metrics, update, policy.progress(update))
-        return metrics
 
 
 class Engines:

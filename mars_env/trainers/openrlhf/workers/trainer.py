@@ -89,7 +89,6 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
     def resume(self) -> Mapping[str, Any]:
         """Load the arguments' checkpoint, if there is one; returns what it holds beside weights."""
         states: dict[str, Any] = self.init_checkpoint_states()
-        self.restore_best_checkpoint_state(states)
         self.step = states["global_step"]
         self.version = max(0, self.step - 1)  # weights are sent once before the first step
         if self.step:
@@ -114,23 +113,11 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         numbers = {name: float(value) for name, value in status.items() if name != "generated_samples"}
         return {_METRICS.get(name, name): value for name, value in numbers.items()}
 
-    def progress(self, update: int) -> dict[str, int]:
-        """What a checkpoint holds beside the weights; rollouts in progress are played again."""
-        return {"update": update, "global_step": self.step}
-
     def save(self, update: int) -> list[Any]:
-        """Start to save a checkpoint; returns Ray's references."""
-        best = {
-            "best_eval_metric_key": self.best_eval_metric_key,
-            "best_eval_metric_value": self.best_eval_metric_value,
-            "latest_eval_metric_value": self._latest_eval_metric_value,
-        }
+        """Start to save a checkpoint; returns Ray's references. Rollouts in progress are played again."""
+        states = {"update": update, "global_step": self.step}
         return self.actor_model_group.async_run_method(
-            "save_checkpoint",
-            tag=tag_of(update),
-            client_states={**self.progress(update), **best},
-            metric_value=self._latest_eval_metric_value,
-            metric_key=self.best_eval_metric_key or None,
+            "save_checkpoint", tag=tag_of(update), client_states=states
         )
 
     def broadcast_to_vllm(self) -> None:

@@ -1,4 +1,4 @@
-"""Who acts in a run with OpenRLHF, and with which policy."""
+"""Who acts in a run, and with which policy."""
 
 import pytest
 
@@ -9,8 +9,7 @@ from mars_env.errors import ConfigError
 from mars_env.methods.spell.rules import spell
 from mars_env.miniature.agents import MiniatureAgent
 from mars_env.models.scripted import ScriptedModel
-from mars_env.trainers.assembly import POLICY
-from mars_env.trainers.openrlhf.team import agents_by_name
+from mars_env.trainers.assembly import POLICY, agents_by_name
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Sampling, role_of
 
