@@ -17,20 +17,23 @@ from mars_env.trainers.tables import setting_rows
 FITS_NOT = 3
 """Exit status of a dry run whose models do not fit."""
 
-USAGE = """Usage: mars-env train FILE.toml|ENVIRONMENT [--model PATH] [--PATH.IN.FILE VALUE ...] [--dry-run]
+USAGE = """Usage: mars-env train FILE.toml|ENVIRONMENT [--model PATH] [--dry-run]
+                      [--PATH.IN.FILE VALUE ...]
 
-Train a team, on this machine or through OpenRLHF, from a run file (docs/training.md). An environment's id
-or a game in place of the file is a file that names only that. Settings start from the recipe of the game.
-Tables and lists are JSON or TOML. The same command continues from the newest checkpoint.
+Train a team, on this machine or through OpenRLHF, from a run file
+(docs/training.md). An environment's id or a game in place of the file is a
+file that names only that. Settings start from the recipe of the game. Tables
+and lists are JSON or TOML. The same command continues from the newest
+checkpoint.
 
-  mars-env train aime-solve-verify-correct --model CHECKPOINT --out runs/one --steps 50
-  mars-env train examples/openrlhf/marsrl_8gpus.toml --backend openrlhf --dry-run
+  mars-env train aime-solve-verify-correct --model CHECKPOINT --out runs/one
+  mars-env train run.toml --backend openrlhf --dry-run
 
-  --model PATH              short for --team.model; several: one for each agent
-  --credit RULE             short for --train.credit: marsrl, c3 and others (docs/credit.md)
-  --dry-run                 print the plan and an estimate of the memory, start nothing.
-                            Exit status: 0 it fits, 2 a setting is rejected, 3 it does not fit
-  --gpu-memory GIB          memory of a GPU, for --dry-run (80)
+  --model PATH      short for --team.model; several: one for each agent
+  --credit RULE     short for --train.credit: marsrl, c3 ... (docs/credit.md)
+  --dry-run         print the plan and an estimate of the memory, start nothing;
+                    exit status: 0 it fits, 2 a setting is rejected, 3 no room
+  --gpu-memory GIB  memory of a GPU, for --dry-run (80)
 
 Settings:
 """

@@ -29,7 +29,7 @@ _THIRD: Final = ("Mills", "Works", "Brothers", "Trading", "Holdings", "Partners"
 
 
 def reports_problems(*, seed: int = 0, split: str | None = None, years: int = 5) -> ProblemSet:
-    """The endless set of companies with their reports, for the rules `spell`.
+    """The endless set of companies with their reports, for the game `spell`.
 
     A report tells revenue and costs in millions of euros, and the employees, of one of four divisions in one
     year; all are uniform between 100 and 999, and 100 and 4999. Metadata: ``documents``, the reports in a

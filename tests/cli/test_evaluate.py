@@ -33,7 +33,9 @@ def test_a_dry_run_plays_nothing_and_says_what_is_sampled_and_paid_at_most():
 
 
 def test_the_lists():
-    assert {"solve-verify-correct", "tree-search", "aime", "aime25", "reports"} <= {*call_cli("envs").split()}
+    rows = [line.split("│")[1:3] for line in call_cli("envs").splitlines() if line.startswith("│")]
+    described = {name.strip() for name, words in rows if words.strip()}
+    assert {"solve-verify-correct", "tree-search", "aime", "aime25", "reports"} <= described
     assert "Start with" in call_cli("problems", "arithmetic", "--limit", 2)
     rows = [json.loads(line) for line in call_cli("problems", "aime", "--limit", 3, "--jsonl").splitlines()]
     assert [row.get("id") for row in rows] == [None, "aime/train/0/0", "aime/train/0/1", "aime/train/0/2"]

@@ -10,6 +10,7 @@ from tiny_team import tiny
 from typer.testing import CliRunner
 
 from mars_env.cli import app
+from mars_env.cli.train import USAGE
 from mars_env.errors import ConfigError, StoreError
 from mars_env.loggers import read_jsonl
 
@@ -263,3 +264,11 @@ def test_a_dry_run_says_what_the_credit_rule_needs_and_rejects_what_lacks_it(fol
         called("arithmetic-solve-verify-correct", *dry, "--credit", "c3", "--rollouts", "own")
     with pytest.raises(ConfigError):
         called("arithmetic-solve-verify-correct", *dry, "--credit", "mars2")
+
+
+def test_a_negative_number_of_steps_is_refused(folder):
+    assert "steps" in refused("--steps=-1")
+
+
+def test_the_usage_fits_a_terminal_of_80_columns():
+    assert max(map(len, USAGE.splitlines())) <= 80

@@ -111,3 +111,18 @@ def test_a_training_that_would_train_nothing(reward, agent, changes, error):
 
     with pytest.raises(error):
         asyncio.run(trained())
+
+
+def test_evaluate_without_agents_names_itself():
+    with pytest.raises(TypeError, match=r"^evaluate\(\)"):
+        mars_env.evaluate("arithmetic-solve")
+
+
+def test_last_after_the_end_is_a_sentence():
+    env = mars_env.make("arithmetic-solve")
+    env.reset(seed=0)
+    for _ in env.agent_iter():
+        finished = env.last()[2]
+        env.step(None if finished else "4")
+    with pytest.raises(ConfigError):
+        env.last()
