@@ -154,6 +154,19 @@ def test_completions_tell_the_version_of_their_own_policy(run):
     assert trained == {"coder_0": 2, "coder_1": 1}
 
 
+def test_both_checkpoints_load_and_are_those_of_the_last_update(run):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder, _bases, _ = run
+    for name, hidden in (("coder_0", 64), ("coder_1", 96)):
+        saved = folder / "model" / name
+        model = AutoModelForCausalLM.from_pretrained(saved)
+        assert model.config.hidden_size == hidden
+        assert len(AutoTokenizer.from_pretrained(saved)) == model.config.vocab_size
+        assert same(weights(saved), weights(folder / "checkpoints" / name / "global_step2_hf"))
+        assert (folder / "checkpoints" / name / "_actor" / "latest").read_text() == "global_step2"
+
+
 @pytest.fixture(scope="module")
 def resumed(cluster, run):
     """The run again, as if killed while it saved its second update; now asynchronous and with a KL term.
@@ -220,16 +233,3 @@ def test_the_team_is_evaluated_and_logged(run, resumed):
     assert [update for update, figures in rows.items() if "eval_num_samples" in figures] == [4]
     assert (rows[4]["eval_num_samples"], rows[4]["eval_faults"], rows[4]["role/coder/turns"]) == (2, 0, 8)
     assert "policy/coder_0/vllm_kl" in rows[1]
-
-
-def test_both_checkpoints_load_and_are_those_of_the_last_update(run):
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    folder, _bases, _ = run
-    for name, hidden in (("coder_0", 64), ("coder_1", 96)):
-        saved = folder / "model" / name
-        model = AutoModelForCausalLM.from_pretrained(saved)
-        assert model.config.hidden_size == hidden
-        assert len(AutoTokenizer.from_pretrained(saved)) == model.config.vocab_size
-        assert same(weights(saved), weights(folder / "checkpoints" / name / "global_step2_hf"))
-        assert (folder / "checkpoints" / name / "_actor" / "latest").read_text() == "global_step2"
