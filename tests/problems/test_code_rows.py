@@ -218,8 +218,8 @@ def test_rows_of_real_sets_without_tests_are_left_out_and_counted(name, tmp_path
     none, texts = {"inputs": [], "outputs": []}, {"fn_name": "f", "inputs": ["N = 5"], "outputs": ["5"]}
     if name == "deepcoder":
         none, texts = [], [{"fn_name": "f", "input": "N = 5", "output": "5"}]
-    unfit = (json.dumps(none), many_digits, json.dumps(texts))
-    bad = [{**good, "problem_id": 1, field: text} for text in unfit]
+    invalid = (json.dumps(none), many_digits, json.dumps(texts))
+    bad = [{**good, "problem_id": 1, field: text} for text in invalid]
     rows = [*bad, good, {**good, "problem_id": 2}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     problems = load_problems(name, source=tmp_path / "rows.jsonl")

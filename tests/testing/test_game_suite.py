@@ -53,7 +53,7 @@ def endless(problem):
         yield ask("solver", problem="")
 
 
-def stranger(problem):
+def unknown_role(problem):
     yield ask("solver", problem="", extra="x")
 
 
@@ -75,7 +75,7 @@ def not_plain(problem):
 
 @pytest.mark.parametrize(
     "function",
-    [leak, grade, late_grade, assumed_grade, endless, stranger, foreign_answer, feedback, not_plain],
+    [leak, grade, late_grade, assumed_grade, endless, unknown_role, foreign_answer, feedback, not_plain],
 )
 def test_the_contract_finds_what_is_broken(function):
     with pytest.raises(AssertionError):
