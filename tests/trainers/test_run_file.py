@@ -69,6 +69,12 @@ def test_flags_replace_what_a_file_says(file, tmp_path, monkeypatch):
     assert run.openrlhf == {"actor": {"num_gpus_per_node": 4}, "vllm": {"num_engines": 2}}
 
 
+def test_null_takes_the_default_in_place_of_what_a_file_says(file):
+    words = "--environment.problem_options null --train.tree_credit=null --environment.limit null"
+    run = load_run(file, parse_flags(words.split()))
+    assert (run.environment.problem_options, run.train.tree_credit, run.environment.limit) == ({}, None, None)
+
+
 def test_modules_beside_the_file_can_be_imported_here_and_in_processes_that_start_later(file):
     load_run(os.path.relpath(file))
     assert sys.path[0] == str(file.parent)
