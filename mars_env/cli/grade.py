@@ -79,7 +79,8 @@ def _rubric_grader(rubric: str, judge: str | None, repeats: int) -> Grader:
 def validate(problems: str, limit: Limit = None, mutants: int = 6, backend: str = "auto") -> None:
     """List the code problems of a set that are not fit for training.
 
-    Every reference solution must pass, and mutants of it must fail; else the exit status is 1.
+    Every reference solution must pass, mutants of it and a program that does nothing must fail; else the exit
+    status is 1.
 
     Args:
         problems: A set of code problems, by name or file.

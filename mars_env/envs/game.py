@@ -10,7 +10,7 @@ from mars_env.checks import finite
 from mars_env.envs.game_function import validate_rewards, validate_roles
 from mars_env.envs.growers import Linear, MakeGrower
 from mars_env.envs.registry import find_game
-from mars_env.envs.rewards import PAPER_REWARDS, REWARD_FAULTS, checked_team_rewards, outcome, with_reward
+from mars_env.envs.rewards import MARSRL_REWARDS, REWARD_FAULTS, checked_team_rewards, outcome, with_reward
 from mars_env.envs.rules import Rules, State
 from mars_env.envs.selection import Choice, candidates
 from mars_env.envs.specs import EnvSpec
@@ -43,7 +43,7 @@ class Game:
 
     rules: Rules
     grader: Grader
-    rewards: Mapping[str, Reward] = field(default_factory=lambda: dict(PAPER_REWARDS))
+    rewards: Mapping[str, Reward] = field(default_factory=lambda: dict(MARSRL_REWARDS))
     team_reward: TeamReward | None = None
     grower: MakeGrower = Linear
     visibility: Visibility | None = None

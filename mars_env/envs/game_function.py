@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from mars_env.checks import require_integer, validate_signature
-from mars_env.envs.rewards import PAPER_REWARDS
+from mars_env.envs.rewards import MARSRL_REWARDS
 from mars_env.envs.rules import Ask, End, Play, Reply, Rules
 from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
@@ -92,7 +92,7 @@ class GameOptions:
     max_turns: int | Callable[[Any], int]
     roles: Roles | Callable[[Any], Roles]
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    rewards: Mapping[str, Reward | str] = field(default_factory=lambda: PAPER_REWARDS)
+    rewards: Mapping[str, Reward | str] = field(default_factory=lambda: MARSRL_REWARDS)
     team_reward: TeamReward | str | None = None
     grader: Grader | Callable[[], Grader] | str | None = None
     grower: "MakeGrower | str | None" = None
@@ -146,7 +146,7 @@ class GameFunction:
         copied = {name: getattr(function, name) for name in ("__doc__", "__module__", "__name__")}
         self.__dict__.update(Settings=model, argument=argument, **copied)
         validate_rewards(self.options.rewards, self.options.team_reward)
-        if not callable(self.options.roles) and self.options.rewards is not PAPER_REWARDS:
+        if not callable(self.options.roles) and self.options.rewards is not MARSRL_REWARDS:
             validate_roles(self.name, self.options.rewards, self.options.roles)
 
     @property

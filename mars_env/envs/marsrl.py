@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from mars_env.envs.game_function import game
+from mars_env.envs.rewards import MARSRL_REWARDS
 from mars_env.envs.rules import Play, ask
 from mars_env.envs.search_graders import public_grader
 from mars_env.envs.verdicts import bug_report, read_judgement
@@ -51,7 +52,14 @@ def verdict(text: str) -> dict[str, Any]:
     return {"verdict": "Correct" if judgement.passed else "Wrong", "malformed": judgement.malformed}
 
 
-@game(max_turns=turns, roles=ROLES, fields=FIELDS, presets=PRESETS, visibility=public_results)
+@game(
+    max_turns=turns,
+    roles=ROLES,
+    fields=FIELDS,
+    rewards=MARSRL_REWARDS,
+    presets=PRESETS,
+    visibility=public_results,
+)
 def solve_verify_correct(
     problem: Problem,
     *,

@@ -40,7 +40,7 @@ def agreement(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | Non
     return float(turn.info.get("verdict") == expected)
 
 
-PAPER_REWARDS: Mapping[str, Reward] = MappingProxyType(
+MARSRL_REWARDS: Mapping[str, Reward] = MappingProxyType(
     {"solver": outcome, "verifier": agreement, "corrector": outcome}
 )
 """The step rewards of MarsRL by role. A role that is not named gets its own `outcome`."""

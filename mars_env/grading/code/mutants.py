@@ -15,6 +15,7 @@ LShift RShift  RShift LShift  And Or  Or And
 """Operators of Python's syntax tree, each before the one that replaces it."""
 _CLASSES = [getattr(ast, name) for name in _REPLACED.split()]
 _OPERATORS: dict[type[ast.AST], Any] = dict(zip(_CLASSES[::2], _CLASSES[1::2], strict=True))
+_FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FUNCTIONS = {"min": "max", "max": "min", "all": "any", "any": "all"}
 
 
@@ -54,10 +55,25 @@ def mutants(source: str, n: int, seed: int = 0) -> list[str]:
 
 def variants_of(problem_id: str, solution: str, n: int) -> list[str]:
     """At most n mutants of a problem's solution, the same in every call; none if it does not compile."""
-    try:
-        return mutants(solution, n, derive_seed("mutants", problem_id))
-    except (SyntaxError, ValueError):  # for example only a body, which compiles only with the prompt
-        return []
+    return mutants(solution, n, derive_seed("mutants", problem_id)) if _compiles(solution) else []
+
+
+def emptied(source: str) -> str:
+    r"""The program with the same names that does nothing: only tests that assert nothing let it pass.
+
+    It is empty for what does not compile, such as a body that needs the prompt's first lines.
+
+    Example:
+        >>> print(emptied("def twice(x):\n    return 2 * x\n\nprint(twice(int(input())))"))
+        def twice(x):
+            pass
+    """
+    tree = ast.parse(source if _compiles(source) else "")
+    for node in ast.walk(tree):
+        if isinstance(node, _FUNCTION):
+            node.body = [ast.Pass()]
+    tree.body = [node for node in tree.body if isinstance(node, (*_FUNCTION, ast.ClassDef))]
+    return ast.unparse(tree)
 
 
 def _compiles(text: str) -> bool:

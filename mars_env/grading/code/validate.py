@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.grading.code.mutants import variants_of
+from mars_env.grading.code.mutants import emptied, variants_of
 from mars_env.text import shown
 from mars_env.types import Grader, Problem, Verdict
 
@@ -34,9 +34,10 @@ class Validation:
 async def validate_problem(
     problem: Problem, grader: Grader, *, n_mutants: int = 6, least_caught: float = 0.5
 ) -> Validation:
-    r"""Grade a problem's reference solutions, which must pass, and mutants of one, which must fail.
+    r"""Grade a problem's reference solutions, which must pass, and wrong programs, which must fail.
 
-    At most `n_mutants` are tried, the same in every call, of which the share `least_caught` must fail.
+    A program that does nothing must fail, and of at most `n_mutants` mutants of a solution, the same in every
+    call, the share `least_caught`.
 
     Example:
         >>> from mars_env.problems.code import code_problem_from_row
@@ -58,8 +59,10 @@ async def validate_problem(
         first = grades[0]
         why = f"the reference solution is {first.verdict.value}: {first.reason}"
         return Validation(problem.id, False, why, first.verdict)
-    wrong = variants_of(problem.id, solutions[right], n_mutants)
-    tried = await asyncio.gather(*(grader.grade(problem, fenced(text)) for text in wrong))
+    wrong = [emptied(solutions[right]), *variants_of(problem.id, solutions[right], n_mutants)]
+    idle, *tried = await asyncio.gather(*(grader.grade(problem, fenced(text)) for text in wrong))
+    if idle.verdict is Verdict.CORRECT:
+        return Validation(problem.id, False, "a program that does nothing passes the tests", Verdict.CORRECT)
     judged = [grade for grade in tried if grade.verdict is not Verdict.UNKNOWN]
     if tried and not judged:
         return Validation(problem.id, False, f"no mutant could be judged: {tried[0].reason}", Verdict.CORRECT)

@@ -84,16 +84,23 @@ async def test_validate():
         code_problem_from_row(
             {**base, "id": "bad", "tests": ["assert larger(1, 2) == 1"], "solution": right}
         ),
-        code_problem_from_row({**base, "id": "weak", "tests": ["larger(1, 2)"], "solution": right}),
+        code_problem_from_row(
+            {**base, "id": "weak", "tests": ["assert larger(1, 2) is not None"], "solution": right}
+        ),
+        *(
+            code_problem_from_row({**base, "id": "void", "tests": ["larger(1, 2)"], "solution": text})
+            for text in (right, "def larger(a, b):\n    return None")
+        ),
     ]
     seen = []
     found = await validate_problems(problems, on_progress=seen.append)
-    assert [v.problem for v in found] == ["good", "none", "bad", "weak"] and len(seen) == 4
-    assert [v.fit for v in found] == [True, False, False, False]
+    assert [v.problem for v in found] == ["good", "none", "bad", "weak", "void", "void"]
+    assert len(seen) == 6 and [v.fit for v in found] == [True, False, False, False, False, False]
     assert found[0].caught == found[0].mutants > 2 or found[0].caught >= 2
     assert "no reference solution" in found[1].reason
     assert "WRONG" in found[2].reason
     assert "mutants" in found[3].reason
+    assert "does nothing" in found[4].reason and found[4].reason == found[5].reason
 
 
 class Failing:
@@ -105,6 +112,8 @@ class Failing:
     async def grade(self, problem, text):
         if "return 2 * x" in text:
             return Grade.correct()
+        if "pass" in text:
+            return Grade.wrong("it does nothing")
         self.judged -= 1
         return Grade.wrong("wrong answer") if self.judged >= 0 else Grade.unknown("no sandbox")
 
