@@ -75,6 +75,9 @@ class ConsoleLogger(Logger):
             parts += policies.values()
         if "advantages/kept" in values:
             parts.append(f"kept {values['advantages/kept']:.0f} of {values['advantages/turns']:.0f} turns")
+            groups = values["advantages/groups"]
+            differ = groups - values["advantages/small"] - values["advantages/uniform"]
+            parts.append(f"rewards differ in {differ:.0f} of {groups:.0f} groups")
         if "seconds/waited" in values:
             parts.append(f"{values['seconds/waited']:.1f} + {values['seconds/update']:.1f} s")
         text = "\n".join(["  ".join(parts), *lines])

@@ -127,4 +127,4 @@ def _price(prices: Prices | None, tokens: int | None) -> str:
     if prices is None or tokens is None:
         return ""
     highest = max(sampled for _, sampled in prices.values())
-    return f" (${money(highest * tokens / 1e6)}; what models read costs more)"
+    return f" (${money(highest * tokens / 1e6)}, and what models read)"

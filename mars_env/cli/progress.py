@@ -139,7 +139,7 @@ def progress_line(snapshot: Snapshot) -> str:
     if snapshot.seconds_left:
         items.append(f"about {snapshot.seconds_left:,.0f} s left")
     if snapshot.cost is not None:
-        items.append(f"cost {money(snapshot.cost)}")
+        items.append(f"cost ${money(snapshot.cost)}")
     if snapshot.faults:
         items.append(f"{sum(snapshot.faults.values()):,} discarded")
     if snapshot.unknown:

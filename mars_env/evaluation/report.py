@@ -18,6 +18,8 @@ REPORT = "report.json"
 """The file of a stored run that holds its report."""
 
 SHOWN_REASONS = 5
+MANY_MALFORMED = 0.1
+"""Share of malformed verdicts from which on a note names them."""
 
 
 class MetricEstimate(BaseModel, frozen=True, extra="forbid"):
@@ -151,12 +153,13 @@ class Report(Tabled, RunDescription, frozen=True):
         who = ", ".join(f"{agent}: {policy}" for agent, policy in self.agents.items())
         if len(policies := {*self.agents.values()}) == 1:
             who = f"{policies.pop()} ({', '.join(self.agents)})"
+        apart = ", baselines apart" if self.baselines else ""
         rows = {
             "Agents": who,
             "Own rewards": ", ".join(f"{role}: {name}" for role, name in self.rewards.items()),
             "Commit": self.commit or "",
             "Versions": ", ".join(f"{name} {number}" for name, number in self.versions.items()),
-            "Cost": "" if self.cost is None else money(self.cost),
+            "Cost": "" if self.cost is None else f"${money(self.cost)}{apart}",
         }
         return tuple((what, one_line(which, 300)) for what, which in rows.items() if which)
 
@@ -221,6 +224,10 @@ def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, .
     notes = [f"{what}: {which}" for what, which in reasons_by_kind.items() if which]
     for role, reasons in sorted(counts.reward_faults.items()):
         notes.append(f"Rewards missing because the reward failed, {one_line(role)}: {_reasons(reasons)}")
+    if counts.malformed > MANY_MALFORMED * counts.verdicts:
+        malformed = f"{counts.malformed:,} of {counts.verdicts:,}"
+        lines = "'Correctness: Correct' or 'Correctness: Wrong'"
+        notes.append(f"Verdicts malformed, counted as Wrong: {malformed}. A report ends with a line {lines}")
     for baseline in (baseline for baseline in baselines if baseline.short):
         spent = f"({baseline.tokens:.0f} per problem)"
         notes.append(f"{baseline.name}: it spent fewer tokens than the System {spent}")

@@ -6,7 +6,8 @@ import pytest
 from small_runs import ABOUT
 
 from mars_env.evaluation.baselines import refinement, single
-from mars_env.evaluation.report import Report, RunDescription, build_report
+from mars_env.evaluation.counts import Counts
+from mars_env.evaluation.report import Report, RunDescription, build_report, derived_notes
 from mars_env.evaluation.tables import console_text
 
 
@@ -38,3 +39,9 @@ def test_what_was_left_out_is_said(episode):
     assert "spent fewer tokens than the System (10 per problem)" in report.notes[2]
     for text in (console_text(report, 300), report.markdown().replace("\\[", "[")):
         assert all(note in text for note in report.notes)
+
+
+@pytest.mark.parametrize(("malformed", "is_named"), [(0, False), (1, False), (2, True), (10, True)])
+def test_a_note_names_malformed_verdicts_where_they_are_many(malformed, is_named):
+    notes = derived_notes(Counts(verdicts=10, malformed=malformed), ())
+    assert any(f"{malformed} of 10" in note for note in notes) is is_named
