@@ -1,6 +1,7 @@
 """When a request that failed is sent again, and when it is given up."""
 
 import asyncio
+import logging
 import math
 import os
 import random
@@ -10,11 +11,16 @@ from dataclasses import dataclass, field
 from mars_env.errors import ConfigError, ModelError, ServerDown
 from mars_env.models.endpoint import Endpoint, now
 
+log = logging.getLogger(__name__)
+
 Control = Callable[[], Awaitable[None]]
 """Sends a harmless request once, and notes whether it was answered; raises nothing."""
 
 LONGEST_PAUSE = 30.0
 """Seconds between two attempts at most, unless the server names a longer time."""
+
+SILENCE = 10.0
+"""Seconds without an answer after which an outage is logged, once."""
 
 
 class RequestFailed(Exception):
@@ -69,11 +75,11 @@ class Retries:
             raise ConfigError("attempts is at least 1, backoff and patience are at least 0")
         self._name, self._limit, self._backoff, self._patience = name, limit, backoff, patience
         self._jitter = random.Random(os.getpid())  # processes of one run must not try in step
-        self._answered_at, self._controlling = -math.inf, False
+        self._answered_at, self._controlling, self._is_out = -math.inf, False, False
 
     def note_answer(self) -> None:
         """A server has answered a request."""
-        self._answered_at = now()
+        self._answered_at, self._is_out = now(), False
 
     async def wait(self, attempts: Attempts, failure: RequestFailed, control: Control) -> None:
         """Wait until a request that failed on all endpoints is to be sent again.
@@ -88,6 +94,7 @@ class Retries:
             if now() >= end:
                 why = f"the servers answered nothing for {self._patience:g} s, start them again"
                 raise ServerDown(f"{self._name}: {why}: {failure}")
+            self._log_outage(end, failure)
             await asyncio.sleep(min(self._pause(attempts), end - now()))
             if self._answered_at <= failed_at and not self._controlling:
                 await self._send(control)
@@ -96,6 +103,15 @@ class Retries:
             times = f"the request failed {attempts.failures} times while others were answered"
             raise ModelError(f"{self._name}: {times}: {failure}")
         attempts.tried.clear()
+
+    def _log_outage(self, end: float, failure: RequestFailed) -> None:
+        seconds_left = end - now()
+        if not self._is_out and seconds_left < self._patience - SILENCE:
+            self._is_out = True
+            log.warning(
+                "%s: the servers answer nothing; requests are tried again for %.0f s: %s",
+                *(self._name, seconds_left, failure),
+            )
 
     async def _send(self, control: Control) -> None:
         self._controlling = True

@@ -56,12 +56,13 @@ def test_what_fails_while_nothing_is_answered_does_not_count(refusal):
 
 
 @pytest.mark.parametrize("refusal", ["429 later", "500", "reset", "unreachable"])
-def test_servers_that_answer_nothing_for_the_patience_are_down(refusal):
+def test_servers_that_answer_nothing_for_the_patience_are_down(refusal, caplog):
     servers = Servers(dead=["a"], refusal=refusal)
     answers = ask_all(servers, ["p"] * 10, patience=100.0)
     assert {type(answer) for answer, _ in answers} == {ServerDown}
     assert all(100 <= at < 110 for _, at in answers)
     assert servers.requests["a"] < 10 * 20
+    assert [record.levelname for record in caplog.records if "tried again" in record.message] == ["WARNING"]
 
 
 def test_a_request_that_failed_while_others_were_answered_is_not_lost_in_an_outage():
