@@ -7,6 +7,7 @@ each connection: ``reset`` and ``step`` give an observation, a reward and whethe
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import WSMsgType, web
@@ -41,7 +42,7 @@ class OpenEnvSession:
     """
 
     def __init__(self, view: GymnasiumView) -> None:
-        self._view, self._steps = view, 0
+        self._view, self._steps, self._over = view, 0, True
         roles = roles_of(view.env.game.rules)
         self._player = as_agent(ScriptedModel([""]), view.learner, roles=roles)
 
@@ -70,6 +71,8 @@ class OpenEnvSession:
         return self._answer(observation, None, False, info)
 
     def _step(self, text: str) -> dict[str, Any]:
+        if self._over:
+            return _error("EXECUTION_ERROR", "no episode is being played: send a reset")
         observation, reward, done, _, info = self._view.step(text)
         self._steps += 1
         unknown = bool(info.get("reward_unknown"))
@@ -79,6 +82,7 @@ class OpenEnvSession:
         self, observation: Observation, reward: float | None, done: bool, info: dict[str, Any]
     ) -> dict[str, Any]:
         """What the learner sees: the fields of the game, and the messages that its role makes of them."""
+        self._over = done
         seen: dict[str, Any] = {**observation, "messages": None if done else self._messages(observation)}
         data = {"observation": seen, "reward": reward, "done": done, "metadata": info}
         return {"type": "observation", "data": json.loads(json.dumps(data, default=str))}
@@ -129,18 +133,31 @@ class OpenEnvServer:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         session = await asyncio.to_thread(self._new_session)
-        async for each in socket:
-            if each.type is not WSMsgType.TEXT:
-                break
-            try:
-                message = plain_json(each.data)
-            except UNREADABLE as error:
-                await socket.send_json(_error("INVALID_JSON", describe_error(error)))
-                continue
-            if isinstance(message, dict) and message.get("type") == "close":
-                break
-            await socket.send_json(await asyncio.to_thread(session.handle, message))
+        turn = asyncio.Lock()
+        async with asyncio.TaskGroup() as answers:
+            async for each in socket:  # also while an action is played, since that answers the client's pings
+                if each.type is not WSMsgType.TEXT:
+                    break
+                answers.create_task(_answer(socket, each.data, session, turn))
         return socket
+
+
+async def _answer(
+    socket: web.WebSocketResponse, text: str, session: OpenEnvSession, turn: asyncio.Lock
+) -> None:
+    """Answer a message after those before it, unless the client has gone meanwhile."""
+    async with turn:
+        try:
+            message = plain_json(text)
+        except UNREADABLE as error:
+            answer = _error("INVALID_JSON", describe_error(error))
+        else:
+            if isinstance(message, dict) and message.get("type") == "close":
+                await socket.close()
+                return
+            answer = await asyncio.to_thread(session.handle, message)
+        with suppress(ConnectionResetError):
+            await socket.send_json(answer)
 
 
 def _error(code: str, message: str) -> dict[str, Any]:

@@ -1,9 +1,12 @@
-"""A place in a game as an environment of OpenEnv, over the wire and, where it is installed, by its client."""
+"""A place in a game as an environment of OpenEnv, over the wire; its own client plays in tests/engines."""
 
 import asyncio
+import logging
+import threading
 
 import aiohttp
 import pytest
+from waiting import PATIENCE, until
 
 import mars_env
 from mars_env.errors import ConfigError
@@ -67,15 +70,57 @@ async def test_sessions_are_apart_and_mistakes_are_answers(url):
             await socket.close()
 
 
+async def test_a_step_outside_an_episode_is_told_to_reset(url):
+    step = {"type": "step", "data": {"text": "?"}}
+    async with aiohttp.ClientSession() as http, http.ws_connect(f"{url}/ws") as socket:
+        before = await exchange(socket, **step)
+        await exchange(socket, type="reset")
+        assert (await exchange(socket, **step))["data"]["done"]
+        for answer in (before, await exchange(socket, **step)):
+            assert answer["type"] == "error" and "reset" in answer["data"]["message"]
+
+
 def test_a_learner_that_the_game_lacks_is_rejected_before_anything_is_served():
     with pytest.raises(ConfigError):
         OpenEnvServer(make, "nobody_0", PARTNERS)
 
 
-async def test_openenvs_own_client_plays(url):
-    client = pytest.importorskip("openenv.core.generic_client", reason="openenv is not installed")
-    async with client.GenericEnvClient(base_url=url) as env:
-        result = await env.reset(seed=3)
-        assert "problem" in result.observation and not result.done
-        result = await env.step({"text": r"\boxed{1000}"})
-        assert result.done and result.reward == 0.0
+@pytest.fixture
+async def thinking():
+    """A server whose Verifier thinks until it is set free: its address, and the event that does so."""
+    free = threading.Event()
+    server = OpenEnvServer(make, "solver_0", PARTNERS | {"verifier": lambda seen: free.wait() and "Correct"})
+    await server.start()
+    yield server.url, free
+    free.set()
+    await server.close()
+
+
+async def test_pings_are_answered_while_a_partner_thinks(thinking):
+    """Clients of OpenEnv close a connection whose pings are not answered within 20 seconds."""
+    url, free = thinking
+    async with (
+        asyncio.timeout(PATIENCE),
+        aiohttp.ClientSession() as http,
+        http.ws_connect(f"{url}/ws", autoping=False) as socket,
+    ):
+        await exchange(socket, type="reset")
+        await socket.send_json({"type": "step", "data": {"text": "?"}})
+        await socket.ping(b"there?")
+        answer = await socket.receive()
+        assert (answer.type, answer.data) == (aiohttp.WSMsgType.PONG, b"there?")
+        free.set()
+        assert (await socket.receive_json())["data"]["done"]
+
+
+async def test_who_leaves_while_a_partner_thinks_leaves_no_error(thinking, caplog):
+    url, free = thinking
+    async with aiohttp.ClientSession() as http:
+        async with http.ws_connect(f"{url}/ws") as socket:
+            await exchange(socket, type="reset")
+            await socket.send_json({"type": "step", "data": {"text": "?"}})
+        free.set()
+        await until(lambda: not any(task.get_coro().__name__ == "_answer" for task in asyncio.all_tasks()))
+        async with http.ws_connect(f"{url}/ws") as socket:
+            await exchange(socket, type="reset")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
