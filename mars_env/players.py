@@ -9,7 +9,7 @@ from mars_env.checks import validate_signature
 from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
 from mars_env.sync import maybe_await
-from mars_env.text import shown, suggestion
+from mars_env.text import brief, suggestion
 from mars_env.types import Action, Agent, Observation, TrainingAgent, role_of
 
 T = TypeVar("T")
@@ -119,8 +119,8 @@ def _agent(player: Player) -> Agent:
 def lacking(value: object) -> str:
     """A value that is not an agent, as messages show it; whether it only lacks a policy."""
     if hasattr(value, "act") and not hasattr(value, "policy"):
-        return f"{shown(value)}, which has act() but no attribute policy, the name of its weights"
-    return shown(value)
+        return f"{brief(value)}, which has act() but no attribute policy, the name of its weights"
+    return brief(value)
 
 
 def takes(function: Callable[..., Any], parameter: str) -> bool:

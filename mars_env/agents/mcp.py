@@ -11,7 +11,7 @@ from mars_env.agents.tools import Tool
 from mars_env.errors import ConfigError, ToolError, explained
 from mars_env.lazy import needs
 from mars_env.sync import end_tasks, run_sync
-from mars_env.text import describe_error, shown
+from mars_env.text import brief, describe_error
 from mars_env.types import Observation
 
 Server = str | Sequence[str]
@@ -163,5 +163,5 @@ async def _connect(server: Server, seconds: float, opened: asyncio.Future[Any]) 
         why = describe_error(error)
     finally:
         if not opened.done():
-            name = shown(server if isinstance(server, str) else shlex.join(server))
+            name = brief(server if isinstance(server, str) else shlex.join(server))
             opened.set_exception(ToolError(f"the MCP server {name} gives no answer: {why}"))

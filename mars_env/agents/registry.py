@@ -22,7 +22,7 @@ from mars_env.models.scripted import ScriptedModel
 from mars_env.models.secrets import api_key
 from mars_env.players import FunctionAgent, Player, by_name, lacking
 from mars_env.problems import ProblemSet
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Agent, Model, Sampling, role_of
 
 ENTRY_POINTS = "mars_env.agents"
@@ -149,7 +149,7 @@ def make_agents(
             value_of, settings = loaded(player)
             value = value_of(role_of(name))
             if "?" in player and (isinstance(value, Agent) or not isinstance(value, Model)):
-                raise ConfigError(f"{shown(player)} is an agent of your own: options are for models")
+                raise ConfigError(f"{brief(player)} is an agent of your own: options are for models")
             agents[name] = as_agent(value, name, roles=roles, **settings)
     return agents
 
@@ -283,7 +283,7 @@ def roles_of(rules: Rules) -> dict[str, type[RoleAgent]]:
         if default is None:
             continue
         if not isinstance(default, type) or not issubclass(default, RoleAgent):
-            raise ConfigError(f"the game {rules.name}: {shown(default)}, in roles=, is no class of RoleAgent")
+            raise ConfigError(f"the game {rules.name}: {brief(default)}, in roles=, is no class of RoleAgent")
         roles[role_of(agent)] = default
     return roles
 
@@ -316,7 +316,7 @@ def _load(
         return _always(ScriptedModel([rest])), {"sampling": sampling}
     if _NEXT_AGENT.search(spec):
         advice = "name the places, such as coder_0=...,coder_1=..., or give a list of strings"
-        raise ConfigError(f"one text names one agent, and {shown(spec)} seems to name several: {advice}")
+        raise ConfigError(f"one text names one agent, and {brief(spec)} seems to name several: {advice}")
     types, make = _MAKERS.get(kind if colon else "", ({}, None))
     target, options = _options(spec, types)
     settings = _agent_settings(sampling, options, problems)
@@ -423,7 +423,7 @@ def _find(target: str) -> Any:
     if is_object_name(target):
         return import_object(target)
     if ":" in target:  # an address without http://, say
-        raise ConfigError(f"{shown(target)} names no agents; give {_FORMS}")
+        raise ConfigError(f"{brief(target)} names no agents; give {_FORMS}")
     entries = declared(ENTRY_POINTS)
     if target not in entries:
         names = ", ".join(sorted(entries)) or "none"

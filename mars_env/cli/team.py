@@ -27,7 +27,7 @@ from mars_env.serving.answering import solve as solve_question
 from mars_env.serving.openenv import OpenEnvServer
 from mars_env.serving.server import TeamServer
 from mars_env.serving.solution import progress
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Action, Agent, Observation, Tree, Turn, role_of
 
 _END = "."
@@ -231,7 +231,7 @@ def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str
     names = list(env.possible_agents)
     all_names = {*names, *map(role_of, names)}
     if unknown := next((role for role in roles if role not in all_names), None):
-        raise ConfigError(f"there is no role {shown(unknown)}; the agents are {', '.join(names)}")
+        raise ConfigError(f"there is no role {brief(unknown)}; the agents are {', '.join(names)}")
     mine = [name for name in names if not roles or name in roles or role_of(name) in roles]
     others = [name for name in names if name not in mine]
     if others and agents is None:

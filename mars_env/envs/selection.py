@@ -12,7 +12,7 @@ from mars_env.grading.code.extract import asked_names, extract_program
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.parser import read_integer
 from mars_env.sync import awaitable
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Problem, Ratings, RewardModel, Turn
 
 VOTED = ("math", "code")
@@ -99,7 +99,7 @@ def _most_frequent(indices: Sequence[int], votes: Sequence[Hashable | None]) -> 
 async def cast_votes(problem: Problem, texts: Sequence[str]) -> list[Hashable | None]:
     """What solutions of a problem vote for: see `Vote`. A ModelError if programs could not be run."""
     if problem.kind not in VOTED:
-        raise ConfigError(f"problems of the kind {shown(problem.kind)} have no answers to count in a vote")
+        raise ConfigError(f"problems of the kind {brief(problem.kind)} have no answers to count in a vote")
     from mars_env.grading import grader_for  # brings the sandbox
     from mars_env.grading.code.grader import CodeGrader, has_inputs
 
@@ -136,7 +136,7 @@ async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: 
     answer = model.rate(statement, texts, seed)  # a user's may return anything
     ratings: Any = await awaitable(answer, f"{type(model).__name__}.rate()")
     if not isinstance(ratings, Ratings):
-        raise ModelError(f"a reward model gives Ratings, but gave {shown(ratings)}")
+        raise ModelError(f"a reward model gives Ratings, but gave {brief(ratings)}")
     if len(ratings.scores) != len(texts):
         raise ModelError(f"the reward model gave {len(ratings.scores)} ratings of {len(texts)} texts")
     with explained(ModelError, "a reward model rates in [0, 1] and counts its tokens", ValueError):

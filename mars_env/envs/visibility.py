@@ -33,7 +33,7 @@ from mars_env.envs.rules import Rules, State
 from mars_env.envs.search_graders import AnswerGrader, RewardModelGrader, VerifierGrader, public_grader
 from mars_env.envs.selection import VOTED, First, Highest, Selection, Vote
 from mars_env.errors import ConfigError
-from mars_env.text import counted, shown
+from mars_env.text import brief, counted
 from mars_env.types import Agent, Grade, Grader, Problem, RewardModel, Turn, Verdict
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ class Visibility:
         ):
             other = f"set sees='verifier' or 'reward-model', {oracle}"
             advice = other if self.searched else "leave out public_feedback"
-            none = f"{counted(len(bare), 'problem')} without any, such as {shown(bare[0])}"
+            none = f"{counted(len(bare), 'problem')} without any, such as {brief(bare[0])}"
             why = f"public tests are all that may be seen here, and there is {none}: {advice}"
         else:
             return
@@ -267,7 +267,7 @@ class VisibilitySettings(BaseModel):
         if final == "reward-model":
             return Highest(_require_part(self.reward_model, "final='reward-model'", "reward_model"))
         if final == "vote" and kind not in VOTED:
-            raise ConfigError(f"final='vote' counts answers, which problems of the kind {shown(kind)} lack")
+            raise ConfigError(f"final='vote' counts answers, which problems of the kind {brief(kind)} lack")
         return Vote() if final == "vote" else First()
 
 

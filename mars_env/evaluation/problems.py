@@ -7,7 +7,7 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import known_verdicts
 from mars_env.grading.rubrics.rubric import RUBRIC
 from mars_env.problems import ProblemSet
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Tree
 
 
@@ -33,7 +33,7 @@ def require_same_problems(a: Sequence[Tree], b: Sequence[Tree], names: tuple[str
 
 def _some(keys: set[str]) -> str:
     first = sorted(keys)[:3]
-    return f"such as {', '.join(map(shown, first))}"
+    return f"such as {', '.join(map(brief, first))}"
 
 
 def drop_solved(problems: ProblemSet, trees: Iterable[Tree], share: float = 0.5) -> ProblemSet:

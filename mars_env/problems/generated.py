@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.problem_set import ENDLESS, ProblemSet
 from mars_env.seeds import derive_seed
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Problem
 
 Split = Literal["train", "test"]
@@ -112,7 +112,7 @@ def generated_set(
         raise ConfigError(f"the problem set {name!r} has the splits 'train' and 'test', not {split!r}")
     value: object = seed
     if type(value) is bool or not isinstance(value, Integral):  # "1" would give other problems than 1
-        raise ConfigError(f"the seed of a set must be an integer, got {shown(value)}")
+        raise ConfigError(f"the seed of a set must be an integer, got {brief(value)}")
     chosen: Split = "test" if split == "test" else "train"
     label, seed = label or name, int(value)
     return ProblemSet(

@@ -11,7 +11,7 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 
 from mars_env.errors import ConfigError, ProblemError
-from mars_env.text import counted, shown
+from mars_env.text import brief, counted
 from mars_env.types import Problem
 
 ENDLESS = 10**9
@@ -82,12 +82,12 @@ class Listed:
 def _checked(problems: object) -> tuple[Problem, ...]:
     """Problems in hand."""
     if isinstance(problems, str | Mapping) or not isinstance(problems, Iterable):
-        raise ConfigError(f"problems are a list of Problem values, not {shown(problems)}")
+        raise ConfigError(f"problems are a list of Problem values, not {brief(problems)}")
     listed = tuple(problems)
     for index, each in enumerate(listed):
         if not isinstance(each, Problem):
             advice = "make it one, Problem(id, statement, reference), or load a file of rows by load_problems"
-            raise ConfigError(f"problem {index} is {shown(each)}, not a Problem: {advice}")
+            raise ConfigError(f"problem {index} is {brief(each)}, not a Problem: {advice}")
     return listed
 
 

@@ -20,7 +20,7 @@ from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, ContextError, ModelError, ServerDown
 from mars_env.seeds import derive_seed
 from mars_env.sync import awaitable, end_tasks, gather_all, only_own_cancellation, turn_limit
-from mars_env.text import describe_error, logger, raised, shown
+from mars_env.text import brief, describe_error, logger, raised
 from mars_env.types import (
     Action,
     Agent,
@@ -269,7 +269,7 @@ class _Player:
         name, parent, rules = expansion.agent, expansion.parent, self.game.rules
         agent = self.agents.get(name)
         if agent is None:
-            raise ConfigError(f"the rules let {shown(name)} act, but the agents are {', '.join(self.agents)}")
+            raise ConfigError(f"the rules let {brief(name)} act, but the agents are {', '.join(self.agents)}")
         observation, n = rules.observe(parent.state, name), len(expansion.turn_ids)
         seed = derive_seed(self.seed, self.job.tree_id, expansion.id)
         began = perf_counter()

@@ -22,7 +22,7 @@ from mars_env.rollout.engine import Journal, at_most
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.solution import Solution, solution_of
 from mars_env.sync import run_sync
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Agent, Problem, Tree, Turn
 
 Kind = Literal["math", "code"]
@@ -47,10 +47,10 @@ def make_question(
         salt: Makes the question another one; its id is made of everything given here.
     """
     if not isinstance(statement, str) or not statement.strip():
-        raise ConfigError(f"a question is a string that is not empty, got {shown(statement)}")
+        raise ConfigError(f"a question is a string that is not empty, got {brief(statement)}")
     kind = kind or ("code" if tests else "math")
     if kind not in ("math", "code"):
-        raise ConfigError(f"the kind of a question is 'math' or 'code', got {shown(kind)}")
+        raise ConfigError(f"the kind of a question is 'math' or 'code', got {brief(kind)}")
     metadata: dict[str, Any] = {}
     if tests:
         if kind != "code":

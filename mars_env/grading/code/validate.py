@@ -9,7 +9,7 @@ from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.mutants import variants_of
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Grader, Problem, Verdict
 
 
@@ -48,7 +48,7 @@ async def validate_problem(
         >>> asyncio.run(grader.aclose())
     """
     if problem.kind != "code" or not isinstance(problem.reference, Mapping):
-        raise ConfigError(f"{shown(problem.id)} is a problem of {problem.kind}: give a set of programs")
+        raise ConfigError(f"{brief(problem.id)} is a problem of {problem.kind}: give a set of programs")
     solutions = problem.reference.get("solutions") or []
     if not solutions:
         return Validation(problem.id, False, "there is no reference solution to try")

@@ -18,7 +18,7 @@ from mars_env.grading.rubrics.rubric import Criterion, Rubric
 from mars_env.grading.thinking import after_thinking
 from mars_env.seeds import derive_seed
 from mars_env.sync import Gate, maybe_await
-from mars_env.text import describe_error, shown
+from mars_env.text import brief, describe_error
 from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Prompt, Sampling
 
 VOTES = "votes"
@@ -129,7 +129,7 @@ class RubricGrader:
         if isinstance(tags, str):
             raise ConfigError(f"tags are several names, such as ({tags!r},), not one string")
         if self.rubric is not None and not isinstance(self.rubric, Rubric):
-            raise ConfigError(f"rubric is a Rubric (Rubric.from_rows reads rows), not {shown(self.rubric)}")
+            raise ConfigError(f"rubric is a Rubric (Rubric.from_rows reads rows), not {brief(self.rubric)}")
         if not isinstance(self.repeats, int) or self.repeats < 1 or self.repeats % 2 == 0:
             raise ConfigError(f"repeats must be an odd number, so that they can decide, got {self.repeats}")
         if self.tries < 1 or not self.timeout > 0 or self.most_characters < 1:

@@ -33,7 +33,7 @@ from mars_env.models.hf import HFModel
 from mars_env.models.requests import require_fit
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.loop import Texts, fit
@@ -91,7 +91,7 @@ class Designers:
         """
         if not is_readable(self.writing, design):
             advice = "give both, neither with a heading of the other"
-            raise ConfigError(f"{shown(design.problem)} and its rationale could not be read back: {advice}")
+            raise ConfigError(f"{brief(design.problem)} and its rationale could not be read back: {advice}")
         prompt = self.writing.from_concepts(design.concepts)
         return _fitting(self.problem, self.problem.written(prompt, *self.writing.parts(design)))
 

@@ -21,7 +21,7 @@ from mars_env.envs.rules import Play, ask
 from mars_env.errors import ConfigError
 from mars_env.grading.json_reply import parse_json_object
 from mars_env.methods.spell.answers import MOST_ANSWER, NUMBER, comparable, read_answer
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Problem, Verdict
 
 QUESTIONER, RESPONDER, VERIFIER = "questioner_0", "responder_0", "verifier_0"
@@ -77,9 +77,9 @@ def documents_of(problem: Problem, key: str = "documents") -> list[str]:
         advice = "make it by mars_env.methods.spell.rules.cluster, from lists of strings"
         if key != "documents":
             advice += ", or set grounding to false"
-        raise ConfigError(f"the problem {shown(problem.id)} has no {key}: {advice}")
+        raise ConfigError(f"the problem {brief(problem.id)} has no {key}: {advice}")
     if task not in TASKS:
-        raise ConfigError(f"the task of {shown(problem.id)} is {shown(task)}, not {', '.join(TASKS)}")
+        raise ConfigError(f"the task of {brief(problem.id)} is {brief(task)}, not {', '.join(TASKS)}")
     return list(texts)
 
 
