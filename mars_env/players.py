@@ -74,11 +74,7 @@ class _Team(Protocol):
 
 
 def assign_agents(team: _Team, players: Player | Mapping[str, Player]) -> dict[str, Agent]:
-    """An agent for every name of the rules or environment `team`.
-
-    Args:
-        team: What names the agents.
-        players: One for all, or a mapping by agent (``"solver_0"``) or role (``"solver"``).
+    """An agent for every name of a team, from one player for all, or players by agent or role.
 
     Raises:
         ConfigError: A name has no player, a player no name, or a player is neither agent nor function.

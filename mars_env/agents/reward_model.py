@@ -1,7 +1,4 @@
-"""Reward models for a search: a classifier, and a judge that reasons.
-
-Both see only the problem's statement and a solution (see `mars_env.envs.visibility`).
-"""
+"""Reward models for a search: a classifier, and a judge that reasons."""
 
 import asyncio
 import re

@@ -1,9 +1,4 @@
-"""Tools that an agent uses inside of its turn.
-
-    Solver(model, tools=[python_tool()], max_calls=8)
-
-docs/tools.md says what a tool may do, how calls are written, and what is trained. `tool_loop` runs the calls.
-"""
+"""Tools that an agent uses inside of its turn; docs/tools.md says what they may do, and what is trained."""
 
 import inspect
 import re

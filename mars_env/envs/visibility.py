@@ -7,19 +7,8 @@ training alone: their trees have no answer. SPELL's Verifier reads the answer th
 not the reference of a problem set.)
 
 A submission is judged twice. Its *grade* is the truth: the reference, all tests. Its *search grade* is what
-may be seen: from a second grader that gets the problem without its secrets, or, under the exception, the
-grade itself. Five values go from a judgement to something that decides, each through one function here:
-
-| goes to | what | function |
-|---|---|---|
-| the second grader | the problem, of its reference the public tests alone | `visible_problem` |
-| the record | score, feedback and cost of the search grade | `search_record` |
-| the search | search score and cost of a turn | `search_result` |
-| the final choice | turns without grades and rewards | `visible_turns` |
-| the next agent | the feedback | `next_state` |
-
-`Visibility` says what is visible in a game; `VisibilitySettings` is how a user says it. Where nothing is
-searched, feedback alone is visible.
+may be seen: from a second grader, which gets a `visible_problem`, or, under the exception, the grade itself.
+What goes on from there passes `search_record`, `search_result`, `visible_turns` or `next_state`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
 """What a run says in metrics: accuracies, precision and recall, fixes and breaks, cost.
 
-Every metric is a numerator and a denominator for each problem; its value is the ratio of their sums
-(`statistics.ratio`). `docs/evaluation.md` defines each one. A grade UNKNOWN is left out of every rate and
-counted by its reason.
+`docs/evaluation.md` defines each one. A grade UNKNOWN is left out of every rate and counted by its reason.
 """
 
 import math

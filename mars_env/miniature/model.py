@@ -25,13 +25,7 @@ class ModelSize:
 def build_tokenizer(
     vocabulary: Sequence[str] = VOCABULARY, special: Sequence[str] = SPECIAL, pattern: str = PATTERN
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer: one token for each piece of the language; anything else becomes the padding token.
-
-    Args:
-        vocabulary: All tokens in the order of their ids.
-        special: Tokens that are left out of strings; padding and end come first.
-        pattern: A regular expression that finds the other tokens.
-    """
+    """The tokenizer: one token for each piece of the language; anything else becomes the padding token."""
     ids = {token: i for i, token in enumerate(vocabulary)}
     core = Tokenizer(models.WordLevel(ids, unk_token=PAD))
     core.pre_tokenizer = pre_tokenizers.Split(Regex(f"{pattern}|."), behavior="isolated")

@@ -1,14 +1,8 @@
 """The agentic pipeline: rollouts and training at the same time, within a bound of staleness.
 
-MarsRL (arXiv 2511.11373, training): the groups of an agent enter the training queue as soon as that agent
-has finished them, without waiting for the whole chain. Later agents of one problem overlap with earlier
-agents of other problems.
-
-    steps of jobs ──> admission ──> gate ──> engine ──> ready groups ──> updates, one at a time
-                         ^ room: started and untrained groups are bounded ────┘
-
-There is one rule for staleness: **an update waits for groups that it would make too old.** So no group is
-dropped because it took long, which would teach a policy to be brief. Dropping is only the last resort.
+MarsRL (arXiv 2511.11373, training): the groups of an agent are trained as soon as that agent has finished
+them. **An update waits for groups that it would make too old.** So no group is dropped because it took long,
+which would teach a policy to be brief. Dropping is only the last resort.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """The system calls that a sandboxed program may not make, as a classic BPF program.
 
-The library builds the filter itself: pyseccomp only wraps libseccomp, which slim images lack. With
-bubblewrap it is a second wall behind the name spaces, with Landlock the only one for all that Landlock does
-not cover (signals, sockets, new processes, modes and owners of files).
+With bubblewrap it is a second wall behind the name spaces, with Landlock the only one for all that Landlock
+does not cover (signals, sockets, new processes, modes and owners of files).
 """
 
 import errno

@@ -36,15 +36,9 @@ Reply = Mapping[str, Any]
 class VerdictLimits:
     """What one verdict may use.
 
-    Attributes:
-        cpu_seconds: CPU time for the answer, and as much for the reference.
-        memory_mb: Address space of a worker, in MiB.
-        wall_seconds: Ceiling for a worker that neither works nor ends (a stopped process, a
-            machine that swaps); reaching it is a fault of the machinery.
-        recycle_after: Verdicts after which a worker is replaced, so that nothing accumulates.
-
-    Raises:
-        ValueError: A limit is not a finite number above 0.
+    CPU seconds for the answer, and as many for the reference; MiB of a worker's address space; wall-clock
+    seconds for a worker that neither works nor ends, which is a fault of the machinery; and verdicts after
+    which a worker is replaced. A ValueError if a limit is not a finite number above 0.
     """
 
     cpu_seconds: float = 3.0

@@ -1,7 +1,4 @@
-"""Concepts of seed problems, which models name: how PromptCoT 2.0's cold start begins (arXiv 2509.19894).
-
-Both the problem and what the model writes are untrusted. The wording of the prompt is ours.
-"""
+"""Concepts of seed problems, which models name: how PromptCoT 2.0's cold start begins (arXiv 2509.19894)."""
 
 import asyncio
 import unicodedata

@@ -1,8 +1,7 @@
 """Making a set of problems with models, so that a killed process continues exactly where it was.
 
-Every candidate becomes a line of a journal, kept or not. Candidates are made in rounds of fixed size and a
-round is written at once; what a kill leaves of a round is made again, from the same seeds and in the same
-batches.
+Candidates are made in rounds of fixed size, each written at once to a journal; what a kill leaves of a round
+is made again, from the same seeds.
 """
 
 import fcntl

@@ -1,12 +1,7 @@
-"""PromptCoT 2.0 (arXiv 2509.19894): train a problem model and a rationale model by turns.
+"""PromptCoT 2.0 (arXiv 2509.19894): train a problem model p and a rationale model q by turns.
 
-    cold start    p and q imitate designs (concepts, rationale, problem) that others wrote
-    E-step        q writes rationales of a known problem and imitates the one with the largest
-                  R = log p(x|z,c) + log p(z|c)
-    M-step        q writes one greedy rationale of each problem; p imitates rationale and problem
-
-The paper calls the E-step reinforcement learning; it is imitation of the best of 8. Training on the problems
-that they write is ordinary: `mars_env.trainers.train` by rewards, or a `LocalTrainer` with `Preferences`.
+Cold start: both imitate designs that others wrote. E-step: q writes rationales of a known problem and
+imitates the one with the largest R = log p(x|z,c) + log p(z|c). M-step: p imitates q's greedy rationales.
 """
 
 import json

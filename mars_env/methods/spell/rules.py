@@ -1,10 +1,4 @@
-"""SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863; docs/methods.md).
-
-A problem is a cluster of documents without a question. The Questioner makes question and reference; the
-Responder first answers once from another cluster's documents, and if that succeeds the question is not
-grounded in its own; otherwise it answers from all of these; the Verifier says whether its short answer and
-the reference are equivalent.
-"""
+"""SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863; docs/methods.md)."""
 
 import math
 import unicodedata

@@ -1,11 +1,4 @@
-"""SPELL: one policy asks, answers and compares, without labels (arXiv 2509.23863).
-
-    memory ──> clusters with examples ──> trees of four levels ──> turns by role ──> update
-       ^                                          │
-       └────────── solvable questions ────────────┘
-
-`spell_batches` is its source of batches for `mars_env.trainers.loop.fit`. docs/methods.md has the method.
-"""
+"""SPELL: one policy asks, answers and compares, without labels (arXiv 2509.23863; docs/methods.md)."""
 
 import math
 from collections import Counter
