@@ -84,32 +84,12 @@ def make_agents(
 ) -> dict[str, Agent]:
     r"""Agents for all places of a team.
 
-    A specification is one of these:
-
-    - ``http://host:8000/v1#model`` (or https): an OpenAI-compatible server; several endpoints are joined by
-      ``+``: ``http://a/v1+http://b/v1#model``;
-    - ``hf:path-or-name``: a Hugging Face checkpoint in this process;
-    - ``vllm:path-or-name``: the same, run by vLLM;
-    - ``team:folder``: what a training run wrote, adapters too: each place gets the agent that was trained
-    there,
-      with the run's sampling (``function=my_module:my_team`` names what made it in Python);
-    - ``scripted:text``: always this text;
-    - ``my_module:object``: an agent, a model, a function ``observation -> string``, or a factory of one of
-    them
-      (a class, or a function with no parameters but ``role``);
-    - a name that a package declares in the entry-point group ``mars_env.agents``.
-
-    One string names one agent, for the whole team. A team is named by role, ``solver=...,verifier=...``, or
-    by place, ``coder_0=...,coder_1=...``: a comma separates agents where a name and ``=`` follow it.
-
-    Options follow a question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
-    ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`), ``thinking``
-    (``tags``, the default; ``opened``, if the chat template opens the block; ``off``), and ``tools``
-    (``python``, ``public_tests``, ``my_module:my_tool``, joined by ``+``) with ``max_calls``,
-    ``tool_seconds`` and ``calls``; servers and checkpoints take the simple arguments of `HTTPModel`,
-    `HFModel` and `VLLMModel`, too (``api_key_env``, ``eager`` ...). Servers also take ``reasoning_effort``,
-    ``extra_body`` (a JSON object) and ``header.NAME``, whose value may be ``env:VARIABLE``. Values are
-    percent-decoded. A specification loads one model, however many agents use it.
+    docs/agents.md lists the specifications (``http://host:8000/v1#model``, ``hf:path``, ``vllm:path``,
+    ``team:folder``, ``scripted:text``, ``my_module:object``, or a name of the entry-point group
+    ``mars_env.agents``) and their options, which follow a question mark, percent-decoded:
+    ``hf:path?temperature=0.6&max_tokens=4096``. One string names one agent, for the whole team. A team is
+    named by role, ``solver=...,verifier=...``, or by place, ``coder_0=...,coder_1=...``: a comma separates
+    agents where a name and ``=`` follow it. A specification loads one model, however many agents use it.
 
     Args:
         spec: A string as above; or an agent, a model or a function for the whole team; or a mapping by agent

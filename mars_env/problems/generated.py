@@ -88,14 +88,8 @@ def generated_set(
 ) -> ProblemSet:
     """An endless embedded set.
 
-    Args:
-        name: The set's name.
-        make: Draws one problem.
-        seed: The set's seed.
-        split: ``"train"`` (also for None) or ``"test"``; no statement is in both, whatever the seeds.
-        label: The first part of every id: the name (by default), and the options that change the problems.
-        notes: As in `ProblemSet`.
-        reference_field: As in `ProblemSet`.
+    The split is ``"train"`` (also for None) or ``"test"``; no statement is in both, whatever the seeds. The
+    label is the first part of every id: the name (by default), and the options that change the problems.
 
     Raises:
         ConfigError: The split is unknown, or the seed is not an integer.

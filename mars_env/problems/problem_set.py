@@ -44,11 +44,7 @@ class Source(Protocol):
 
 
 class Listed:
-    """Problems in memory.
-
-    Args:
-        problems: The problems, each with a different id.
-        places: Where each was read, in the same order; empty for problems made in code.
+    """Problems in memory, and where each was read, in the same order; nowhere if made in code.
 
     Raises:
         ProblemError: Two problems share an id.
@@ -242,11 +238,7 @@ class ProblemSet(Sequence[Problem]):
         return list(groups.values())
 
     def sample(self, rng: np.random.Generator, n: int = 1) -> tuple[Problem, ...]:
-        """Draw n different problems; two of them may have the same statement if the set has copies.
-
-        Args:
-            rng: The only source of randomness.
-            n: How many.
+        """Draw n different problems by `rng` alone; copies in the set may have the same statement.
 
         Raises:
             ConfigError: The set has fewer than n problems.

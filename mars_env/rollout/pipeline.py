@@ -118,18 +118,10 @@ async def pipeline(
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees and yield their groups, batch by batch, while later trees are being played.
 
-    The body of the loop trains on a batch and refreshes the models. When it asks for the next batch, the
-    policy's version goes up by one. Rollouts continue whenever the body awaits something, so run a trainer
-    that computes in a thread.
-
-    Args:
-        game: What is played.
-        agents: Who plays, by agent name.
-        steps: Jobs in the order in which they are started; may be endless. Older trees come first.
-        settings: How rollouts and training overlap.
-        seed: The run's seed.
-        training: What surrounds it.
-        journal: Keeps finished turns; those that it has already are not played again.
+    The body of the loop trains on a batch and refreshes the models, in a thread, since rollouts continue only
+    while it awaits something. When it asks for the next batch, the policy's version goes up by one. `steps`
+    are jobs in the order in which they are started, and may be endless. Turns that the `journal` has are not
+    played again.
 
     Yields:
         Batches; the last one may be smaller. Every group of every tree is in exactly one batch, unless it

@@ -24,14 +24,10 @@ _END_SECONDS: Final = 10.0
 
 
 class Interpreters:
-    """What interpreters share: a sandbox, and room for `most` that live at a time.
+    """What interpreters share: a sandbox, and room for `most` that live at a time, each a process.
 
     The calls of the others, and those in a backend that has no channels to running programs, are jobs that
     run the earlier calls again.
-
-    Args:
-        backend: The sandbox, as for `mars_env.sandbox.run`.
-        most: How many interpreters live at a time; each is a process.
     """
 
     def __init__(self, backend: str = "auto", most: int = 64) -> None:

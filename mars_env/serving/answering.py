@@ -38,14 +38,7 @@ SOLVE_VERIFY_CORRECT = "solve-verify-correct"
 def make_question(
     statement: str, *, kind: Kind | None = None, tests: Tests = (), salt: object = None
 ) -> Problem:
-    """A problem without a reference: nothing that is answered to it is graded.
-
-    Args:
-        statement: What the agents read.
-        kind: By default ``"code"`` if there are tests, else ``"math"``.
-        tests: Public tests, which a search and a Verifier may see.
-        salt: Makes the question another one; its id is made of everything given here.
-    """
+    """A problem without a reference: no answer to it is graded. Another `salt` makes another problem."""
     if not isinstance(statement, str) or not statement.strip():
         raise ConfigError(f"a question is a string that is not empty, got {brief(statement)}")
     kind = kind or ("code" if tests else "math")
@@ -148,12 +141,8 @@ class Answerer:
     ) -> Solution:
         """Play one question to its end.
 
-        Args:
-            problem: Of `make_question`.
-            sample: Which answer to it this is.
-            seed: Together with the question and the sample, the only source of randomness.
-            journal: Keeps turns as they are finished; those that it has are not played again.
-            on_turn: Called with each turn as soon as it is finished.
+        Question, sample and seed are the only sources of randomness. Turns that the `journal` has are not
+        played again; `on_turn` gets each turn as soon as it is finished.
 
         Raises:
             ConfigError: The game cannot play this question, for example a search of programs without tests.

@@ -219,16 +219,10 @@ async def alternate(
 ) -> list[StepMetrics]:
     """The EM loop: pairs of E-step and M-step on known problems, until `loop.steps` pairs are done.
 
-    Args:
-        designers: The models, after a cold start.
-        trainer: ``designers.trainer(config, designs, loop)``, new for this loop: its steps are counted.
-        designs: Concepts and problems; their rationales are not read.
-        loop: The numbers.
-        directory: For checkpoints of both models, after whole pairs; the same call continues from the newest.
-        checkpoint_every: Pairs between two checkpoints; the last pair always gets one.
-        loggers: Get the metrics of every step: ``unreadable`` (rationales that were cut off, or that the
-            problem model could not write), and of an E-step ``best`` (mean of each problem's largest R, in
-            nats) and ``mean`` (of all R).
+    The trainer is ``designers.trainer(config, designs, loop)``, new for this loop: its steps are counted. The
+    same call continues from the newest checkpoint, written after whole pairs. Loggers get ``unreadable``
+    (rationales that were cut off, or that the problem model could not write), and of an E-step ``best`` (mean
+    of each problem's largest R, in nats) and ``mean`` (of all R).
 
     Raises:
         ConfigError: There are no problems, or more pairs than `loop.steps` are done already.

@@ -40,13 +40,8 @@ def cluster(
 ) -> Problem:
     """A problem of these rules: documents, and what is to be asked about them.
 
-    Args:
-        id: Unique within its set.
-        task_text: What the Questioner is to ask about.
-        documents: At least one.
-        other_documents: Those of another cluster, for the answer that must not succeed. `train_spell` draws
-            them itself.
-        task: One of `TASKS`.
+    `other_documents` are those of another cluster, for the answer that must not succeed; `train_spell` draws
+    them itself. The task is one of `TASKS`.
 
     Raises:
         ConfigError: There is no document, or no such task.
