@@ -33,11 +33,6 @@ def register(env_id: str, *, problems: str | ProblemSet | Loader, game: str | Ga
     To combine its parts with others, `mars_env.game` registers a game, and
     `mars_env.problems.register_problem_set` a set.
 
-    Args:
-        env_id: The id, e.g. ``"riddles-debate"``.
-        problems: Name of a set, a set, or a loader of one.
-        game: A game, or its name.
-
     Raises:
         ConfigError: A name is malformed or taken.
 

@@ -47,11 +47,9 @@ class HubSet:
     ) -> ProblemSet:
         """Load the set from the hub (or its local cache), or from a local copy.
 
-        Args:
-            seed: Has no effect: the order is the hub's.
-            split: One of `splits`.
-            source: A local jsonl or parquet file, or a folder of them, with the hub's columns; the
-                network is then not used. All of it is read, so it holds this split alone.
+        A `source` is a local jsonl or parquet file, or a folder of them, with the hub's columns; the network
+        is then not used. All of it is read, so it holds this split alone. The order is the hub's, whatever
+        the seed.
 
         Raises:
             ConfigError: No such split, or the folder has files that are named for another one.

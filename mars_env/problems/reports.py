@@ -35,10 +35,8 @@ def reports_problems(*, seed: int = 0, split: str | None = None, years: int = 5)
     year; all are uniform between 100 and 999, and 100 and 4999. Metadata: ``documents``, the reports in a
     random order; ``other_documents``, those of another company; ``task``, always ``"number"``; ``company``.
 
-    Args:
-        seed: The set's seed.
-        split: ``"train"`` (the default) or ``"test"``; no company is in both.
-        years: How many years there are reports of, 1 to 20: four documents each.
+    No company is in both splits, ``"train"`` (the default) and ``"test"``. There are 1 to 20 years, of four
+    documents each.
 
     Raises:
         ConfigError: The number of years makes no sense, or the split is unknown.

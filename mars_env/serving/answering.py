@@ -72,20 +72,9 @@ def _examples(statement: str, tests: Tests) -> tuple[str, dict[str, Any]]:
 class Answerer:
     """A team that answers questions: agents, and the game that they play.
 
-    Args:
-        env_id: A game or its name (``"solve-verify-correct"``, ``"tree-search"`` ...), or an environment's
-            id, of which the game and the kind of problems are taken.
-        agents: As for `mars_env.evaluate`.
-        kind: Of the questions; by default that of the id's problems, ``"math"`` for a game.
-        turn_timeout: Seconds that an agent may take for a turn.
-        width: Most turns of one question at the same time.
-        settings: Of the game, as for `mars_env.make`.
-        **more: As for `mars_env.make`.
-
-    Attributes:
-        name: The id.
-        agents: By name.
-        config: What a stored run records of it.
+    The game is one, its name (``"solve-verify-correct"``, ``"tree-search"`` ...), or that of an environment's
+    id, with its kind of problems; agents and settings are as for `mars_env.evaluate`. At most `width` turns
+    of one question are played at the same time.
     """
 
     def __init__(
