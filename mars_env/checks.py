@@ -44,11 +44,7 @@ def valid_count(value: object, largest: int = MAX_TOKENS) -> int:
 
 
 def require_integer(value: object, name: str, least: int = 1) -> int:
-    """A user's integer; numpy's count, booleans, floats and strings do not.
-
-    Raises:
-        ConfigError: It is none, or less than `least`.
-    """
+    """A user's integer, at least `least`, not a boolean, float or string; else a `ConfigError`."""
     if type(value) is not bool and isinstance(value, Integral) and int(value) >= least:
         return int(value)
     raise ConfigError(f"{name} must be an integer and at least {least}, got {brief(value)}")

@@ -90,11 +90,7 @@ def game_names() -> list[str]:
 
 
 def find_game(game: object) -> GameFunction:
-    """A game from itself or its name.
-
-    Raises:
-        ConfigError: There is no such game.
-    """
+    """A game from itself or its name; a `ConfigError` if there is none."""
     candidate: object = game
     if isinstance(game, str):
         if game in GAMES:

@@ -91,11 +91,7 @@ def rounds(tree: Tree) -> int:
 
 
 def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
-    """The trees of each problem, problems in the order of their first tree.
-
-    Raises:
-        ConfigError: If a tree is there twice, or one problem id stands for two problems.
-    """
+    """The trees of each problem, in their order; a `ConfigError` if a tree or a problem is there twice."""
     groups: dict[str, list[Tree]] = {}
     if len(ids := Counter(tree.id for tree in trees)) < len(trees):
         twice = brief(ids.most_common(1)[0][0])

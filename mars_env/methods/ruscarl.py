@@ -142,11 +142,7 @@ class Scaffolded:
     async def act_in_training(
         self, observation: Observation, n: int, seed: int, ask: TrainingAsk
     ) -> list[Action]:
-        """One group: each sample with its own share of the rubric.
-
-        Raises:
-            ConfigError: The problem's rubric cannot be read, or the scaffold does not fit the group.
-        """
+        """One group, each sample with its share of the rubric; a `ConfigError` if that cannot be made."""
         rubric = self._rubric or Rubric.of(ask.problem)
         criteria = [] if rubric is None else [c for c in rubric.criteria if c.text.strip()]
         plain = self.agent.prompt(observation)

@@ -44,11 +44,7 @@ class Source(Protocol):
 
 
 class Listed:
-    """Problems in memory, and where each was read, in the same order; nowhere if made in code.
-
-    Raises:
-        ProblemError: Two problems share an id.
-    """
+    """Problems in memory, of different ids (else a `ProblemError`), and where each was read, or nothing."""
 
     def __init__(self, problems: Iterable[Problem], places: Sequence[str] = ()) -> None:
         self._problems = _checked(problems)
@@ -176,11 +172,7 @@ class ProblemSet(Sequence[Problem]):
         return self._source[self._index_of(problem_id)]
 
     def place(self, problem_id: str) -> str:
-        """Where a problem was read (``"p.jsonl, line 3"``), for error messages.
-
-        Raises:
-            KeyError: The set has no problem with this id.
-        """
+        """Where a problem was read (``"p.jsonl, line 3"``), for error messages; or a KeyError."""
         return self._source.place(self._index_of(problem_id))
 
     def split(self, sizes: float | Sequence[int], seed: int = 0) -> "tuple[ProblemSet, ...]":

@@ -273,11 +273,7 @@ def _collector_paused() -> Iterator[None]:
 
 @_collector_paused()
 def read_run(path: str | Path) -> Run:
-    """Read the finished trees of a run.
-
-    Raises:
-        StoreError: The directory has no run, or a row cannot be read.
-    """
+    """Read the finished trees of a run; a `StoreError` if there is none, or a row cannot be read."""
     path = Path(path)
     if not (path / MANIFEST).exists():
         raise StoreError(f"{path} has no run in it: there is no {MANIFEST}")

@@ -50,11 +50,7 @@ class TreeQuest(Algorithm):
         return choice
 
     def add(self, ask: Ask) -> None:
-        """Keep the trial.
-
-        Raises:
-            ConfigError: On a resume, it does not repeat its choice.
-        """
+        """Keep the trial; a `ConfigError` if, on a resume, it does not repeat its choice."""
         if self._chosen is None:
             self._choose_again(ask)
         if self._chosen is None or self._chosen[0] != (ask.parent, ask.agent):

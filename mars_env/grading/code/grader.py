@@ -105,11 +105,7 @@ class CodeGrader:
         return await self._grade(problem, text, self.tests, self.score, run_all)
 
     async def search_score(self, problem: Problem, text: str) -> float | None:
-        """The share of public tests that pass; a search may see this. None if it is unknown.
-
-        Raises:
-            ConfigError: The problem has no public tests.
-        """
+        """The share of public tests that pass, None if unknown; a `ConfigError` if there are none."""
         return (await self._grade(problem, text, "public", "fraction", True)).score
 
     async def outputs(self, problem: Problem, text: str) -> tuple[str, ...] | None:

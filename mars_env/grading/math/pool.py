@@ -95,11 +95,7 @@ class WorkerPool:
         return self
 
     def submit(self, request: dict[str, Any]) -> Future[Reply]:
-        """Queue a request; its future never raises because of the request's content.
-
-        Raises:
-            RuntimeError: The pool is closed.
-        """
+        """Queue a request, whose future never raises because of its content, unless the pool is closed."""
         if self._process != os.getpid():  # a forked child has no threads; the workers are its parent's
             self._start()
         # the threads know nothing of the pool itself, so that it can be freed

@@ -107,11 +107,7 @@ class Rubric:
         raise ConfigError(f"the rubric has no criterion {brief(id)}; it has {ids}")
 
     def tagged(self, tags: Sequence[str]) -> "Rubric":
-        """The criteria that have one of these tags: those of one stage.
-
-        Raises:
-            ConfigError: None has, or none of them has positive points.
-        """
+        """The criteria of one stage, by their tags; a `ConfigError` if none of them has positive points."""
         tagged = tuple(c for c in self.criteria if not set(tags).isdisjoint(c.tags))
         if not any(criterion.points > 0 for criterion in tagged):
             raise ConfigError(f"no criterion with positive points has the tag {brief(' or '.join(tags))}")

@@ -91,11 +91,7 @@ class Designers:
         return _fitting(self.problem, self.problem.written(prompt, *self.writing.parts(design)))
 
     def rationale_text(self, design: Design) -> Completion:
-        """What the rationale model is to write.
-
-        Raises:
-            ContextError: It is longer than the model's context.
-        """
+        """What the rationale model is to write; a `ContextError` if its context is too short."""
         prompt = self.writing.from_problem(design.concepts, design.problem)
         return _fitting(self.rationale, self.rationale.written(prompt, design.rationale))
 
