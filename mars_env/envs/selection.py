@@ -62,8 +62,6 @@ class Vote:
     among programs with the same outputs, and where the problem shows no inputs, by their text with white
     space normalized. Candidates without an answer, or whose program fails, have no vote.
 
-    With `by_text`, programs are compared by their text only, and none is run.
-
     Example:
         >>> from mars_env.sync import run_sync
         >>> from mars_env.types import Action
@@ -73,14 +71,12 @@ class Vote:
         '1'
     """
 
-    by_text: bool = False
-
     async def choose(self, problem: Problem, candidates: Sequence[Turn], seed: int) -> Choice:
         """The first candidate that gives the most frequent answer; without any answer, the first."""
         texts = [turn.text for turn in candidates]
         names = asked_names(problem.reference)
         programs = [answer_key("code", text, *names) for text in texts] if problem.kind == "code" else []
-        cast = programs if self.by_text and programs else await cast_votes(problem, texts)
+        cast = await cast_votes(problem, texts)
         ranked = _most_frequent(range(len(cast)), cast)
         if ranked and programs:
             ranked = _most_frequent(ranked, programs) or ranked

@@ -178,7 +178,7 @@ BUDGETS: Final = ("best-of-n", "refinement", "search")
 REWARD_MODEL: Final = Shortest()
 """The reward model of MARS2-T+."""
 
-CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(by_text=True), "shortest": Highest(REWARD_MODEL)}
+CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(), "shortest": Highest(REWARD_MODEL)}
 """Final choices to compare with taking the first candidate."""
 
 

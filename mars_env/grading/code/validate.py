@@ -31,12 +31,10 @@ class Validation:
     mutants: int = 0
 
 
-async def validate_problem(
-    problem: Problem, grader: Grader, *, n_mutants: int = 6, least_caught: float = 0.5
-) -> Validation:
+async def validate_problem(problem: Problem, grader: Grader, *, n_mutants: int = 6) -> Validation:
     r"""Grade a problem's reference solutions, which must pass, and mutants of one, which must fail.
 
-    At most `n_mutants` are tried, the same in every call, of which the share `least_caught` must fail.
+    At most `n_mutants` are tried, the same in every call, of which half must fail.
 
     Example:
         >>> from mars_env.problems.code import code_problem_from_row
@@ -64,7 +62,7 @@ async def validate_problem(
     if tried and not judged:
         return Validation(problem.id, False, f"no mutant could be judged: {tried[0].reason}", Verdict.CORRECT)
     caught = sum(grade.verdict is Verdict.WRONG for grade in judged)
-    fit = caught >= least_caught * len(judged)
+    fit = 2 * caught >= len(judged)
     few = f"{caught} of {len(judged)} mutants failed: the tests do not tell wrong programs from right ones"
     return Validation(problem.id, fit, "" if fit else few, Verdict.CORRECT, caught, len(judged))
 
@@ -82,7 +80,6 @@ async def validate_problems(
     grader: Grader | None = None,
     *,
     n_mutants: int = 6,
-    least_caught: float = 0.5,
     concurrency: int = 16,
     on_progress: Callable[[Validation], None] | None = None,
 ) -> list[Validation]:
@@ -98,9 +95,7 @@ async def validate_problems(
 
     async def one(grader: Grader, problem: Problem) -> Validation:
         async with gate:
-            validation = await validate_problem(
-                problem, grader, n_mutants=n_mutants, least_caught=least_caught
-            )
+            validation = await validate_problem(problem, grader, n_mutants=n_mutants)
             if on_progress is not None:
                 on_progress(validation)
             return validation
