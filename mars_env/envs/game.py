@@ -14,7 +14,7 @@ from mars_env.envs.rewards import PAPER_REWARDS, REWARD_FAULTS, checked_team_rew
 from mars_env.envs.rules import Rules, State
 from mars_env.envs.selection import Choice, candidates
 from mars_env.envs.specs import EnvSpec
-from mars_env.envs.visibility import Visibility, has_reference, visible_problem, visible_turns
+from mars_env.envs.visibility import Visibility, visible_problem, visible_turns
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.lazy import import_object, imported
@@ -59,7 +59,7 @@ class Game:
 
     def can_grade(self, problem: Problem) -> bool:
         """Whether turns on this problem can be graded: it has a reference, or the grader needs none."""
-        return has_reference(problem) or not self.needs_reference
+        return problem.reference is not None or not self.needs_reference
 
     async def grade(self, state: State, action: Action) -> Grade | None:
         """The grade of an action on a state; None where the rules submit nothing, or nothing can be graded.

@@ -98,7 +98,7 @@ class Visibility:
         elif self.sees == "answers" and isinstance(self.selection, First):
             how = "set final='vote', verifier=, reward_model= or search_grader="
             why = f"nothing tells this search how good an answer is: {how}, {oracle}"
-        elif self.sees == "grade" and not all(map(has_reference, problems)):
+        elif self.sees == "grade" and any(p.reference is None for p in problems):
             why = "this search sees grades, and a problem without a reference has none: leave out oracle=True"
         elif self.sees == "public" and (
             bare := [problem.id for problem in problems if not public_tests(problem)]
@@ -130,11 +130,6 @@ def visible_problem(problem: Problem, truncated: bool = False) -> Problem:
     return Problem(problem.id, problem.statement, reference, problem.kind, metadata)
 
 
-def has_reference(problem: Problem) -> bool:
-    """Whether there is something to compare answers with; a question has nothing."""
-    return problem.reference is not None
-
-
 def public_tests(problem: Problem) -> list[Mapping[str, object]]:
     """The public tests of a code problem."""
     tests = _tested(problem).get("tests")
@@ -145,7 +140,7 @@ def public_tests(problem: Problem) -> list[Mapping[str, object]]:
 
 def _tested(problem: Problem) -> Mapping[str, Any]:
     """The reference of a code problem, or the examples of one without; empty where there is neither."""
-    reference = problem.reference if has_reference(problem) else problem.metadata.get(EXAMPLES)
+    reference = problem.metadata.get(EXAMPLES) if problem.reference is None else problem.reference
     return reference if problem.kind == "code" and isinstance(reference, Mapping) else {}
 
 

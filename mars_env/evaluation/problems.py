@@ -36,11 +36,11 @@ def _some(keys: set[str]) -> str:
     return f"such as {', '.join(map(brief, first))}"
 
 
-def drop_solved(problems: ProblemSet, trees: Iterable[Tree], share: float = 0.5) -> ProblemSet:
-    """The problems that are solved in less than a share of the tries: the others teach little.
+def drop_solved(problems: ProblemSet, trees: Iterable[Tree]) -> ProblemSet:
+    """The problems that are solved in less than half of the tries: the others teach little.
 
     A try is a graded turn of known verdict. A problem without one is left out, too. PromptCoT 2.0 (arXiv
-    2509.19894) drops what is solved in at least half of 8 tries.
+    2509.19894) does it with 8 tries.
 
     Example:
         >>> from mars_env.types import Action, Grade, Problem, Turn
@@ -53,10 +53,8 @@ def drop_solved(problems: ProblemSet, trees: Iterable[Tree], share: float = 0.5)
         >>> [p.id for p in drop_solved(problems, [tried("a", 1, 0), tried("b", 1, 0, 0)])]
         ['b']
     """
-    if not 0 < share <= 1:
-        raise ConfigError(f"a share must be in (0, 1], got {share}")
     verdicts: dict[str, list[bool]] = {}
     for tree in trees:
         verdicts.setdefault(tree.problem.id, []).extend(known_verdicts(tree.turns))
-    hard = {id for id, right in verdicts.items() if right and sum(right) < share * len(right)}
+    hard = {id for id, right in verdicts.items() if right and 2 * sum(right) < len(right)}
     return problems.filter(lambda problem: problem.id in hard)
