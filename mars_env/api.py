@@ -25,7 +25,7 @@ from mars_env.problems import ProblemSet, load_set
 from mars_env.rollout import read_run
 from mars_env.rollout.contexts import require_room
 from mars_env.sync import blocking
-from mars_env.text import logger, shown
+from mars_env.text import brief, logger
 from mars_env.types import Agent, Grader, Model, Problem, Reward, TeamReward, Tree
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def _validate_kinds(problems: ProblemSet) -> None:
     """Reject problems of several kinds: each kind has a grader, and a game has one."""
     first = {problem.kind: problem.id for problem in reversed(problems)}
     if len(first) > 1:
-        named = " and ".join(f"{shown(one)} ({kind})" for kind, one in first.items())
+        named = " and ".join(f"{brief(one)} ({kind})" for kind, one in first.items())
         raise ConfigError(f"one game cannot grade {named}: play each kind alone, or give a grader for both")
 
 
@@ -236,9 +236,9 @@ def aevaluate(  # public edge: friendly keywords, each with a default
     from mars_env.evaluation.run import play_plan  # brings scipy: not for those who only make environments
 
     if out is not None and not isinstance(out, str | Path):
-        raise ConfigError(f"out is the directory to store the run in, not {shown(out)}")
+        raise ConfigError(f"out is the directory to store the run in, not {brief(out)}")
     if on_tree is not None and not callable(on_tree):
-        raise ConfigError(f"on_tree is a function of a tree, not {shown(on_tree)}")
+        raise ConfigError(f"on_tree is a function of a tree, not {brief(on_tree)}")
     parts = {"rewards": rewards, "team_reward": team_reward, "grader": grader, "turn_timeout": turn_timeout}
     env_spec = spec_with(aevaluate, env_id, {**(settings or {}), **more}, **parts)
     repeats: dict[str, Any] = {"samples": samples, "seed": seed, "concurrency": concurrency}
@@ -365,8 +365,8 @@ def described_spec(
     if env_spec.rewards:
         described["rewards"] = {role: _described(reward) for role, reward in env_spec.rewards.items()}
     policies = agents if isinstance(agents, str) else {name: agent.policy for name, agent in agents.items()}
-    shown_settings = {name: _described(value) for name, value in settings.items()}
-    may_change = {"settings": shown_settings, **described, "agents": policies}
+    described_settings = {name: _described(value) for name, value in settings.items()}
+    may_change = {"settings": described_settings, **described, "agents": policies}
     return {"must_match": identity, "may_change": may_change}
 
 
@@ -390,7 +390,7 @@ def compare(run_a: str | Path, run_b: str | Path) -> Comparison:
 
     for run in (run_a, run_b):
         if not isinstance(run, str | Path):
-            raise ConfigError(f"a run is given as its directory, not as {shown(run)}")
+            raise ConfigError(f"a run is given as its directory, not as {brief(run)}")
     a, b = read_run(run_a), read_run(run_b)
     votes = all(tree.problem.kind == "math" for tree in a.trees)  # to vote, programs would have to be run
     answer_of = final_answer if votes else None

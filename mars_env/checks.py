@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any, get_args
 
 from mars_env.errors import ConfigError
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, FinishReason, ToolCall
 
 MAX_TOKENS = 2**40
@@ -26,7 +26,7 @@ def finite(value: object) -> float:
     """A finite number as a float, else a ValueError; numpy's scalars and booleans count, strings do not."""
     if type(value) is not float:
         if not isinstance(value, Real) and type(value).__name__ not in ("bool", "bool_"):  # also numpy's
-            raise ValueError(f"{shown(value)} is not a number")
+            raise ValueError(f"{brief(value)} is not a number")
         try:
             value = float(value)  # type: ignore[arg-type]  # numpy's bool is not a Real, but it is a number
         except OverflowError:
@@ -39,26 +39,22 @@ def finite(value: object) -> float:
 def valid_count(value: object, largest: int = MAX_TOKENS) -> int:
     """An integer from 0 to `largest`, not a boolean; a ValueError for others."""
     if type(value) is not int or not 0 <= value <= largest:
-        raise ValueError(f"{shown(value)} is not a count")
+        raise ValueError(f"{brief(value)} is not a count")
     return value
 
 
 def require_integer(value: object, name: str, least: int = 1) -> int:
-    """A user's integer; numpy's count, booleans, floats and strings do not.
-
-    Raises:
-        ConfigError: It is none, or less than `least`.
-    """
+    """A user's integer, at least `least`, not a boolean, float or string; else a `ConfigError`."""
     if type(value) is not bool and isinstance(value, Integral) and int(value) >= least:
         return int(value)
-    raise ConfigError(f"{name} must be an integer and at least {least}, got {shown(value)}")
+    raise ConfigError(f"{name} must be an integer and at least {least}, got {brief(value)}")
 
 
 def validate_signature(function: Callable[..., Any], parameters: Sequence[str], what: str) -> None:
     """Reject, by a `ConfigError`, a user's function that cannot be called with these positional arguments."""
     expected = f"{what} must be a function of ({', '.join(parameters)})"
     if not callable(function):
-        raise ConfigError(f"{expected}, not {shown(function)}")
+        raise ConfigError(f"{expected}, not {brief(function)}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some functions written in C have none
@@ -75,7 +71,7 @@ def token_ids(values: object) -> tuple[int, ...]:
     ids = _sequence(values)
     if ids and (set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) >= MAX_TOKEN_ID):
         wrong = next(v for v in ids if type(v) is not int or not 0 <= v < MAX_TOKEN_ID)
-        raise ValueError(f"{shown(wrong)} is not a token id")
+        raise ValueError(f"{brief(wrong)} is not a token id")
     return ids
 
 
@@ -84,7 +80,7 @@ def logprobs(values: object) -> tuple[float, ...]:
     numbers = _sequence(values)
     if not set(map(type, numbers)) <= {float, int} or not all(UNKNOWN_LOGPROB < v <= SLACK for v in numbers):
         wrong = next(v for v in numbers if type(v) not in (float, int) or not UNKNOWN_LOGPROB < v <= SLACK)
-        raise ValueError(f"{shown(wrong)} is not a log-probability")
+        raise ValueError(f"{brief(wrong)} is not a log-probability")
     return tuple(float(v) if v <= 0 else 0.0 for v in numbers)
 
 
@@ -106,13 +102,13 @@ def valid_action(action: object) -> Action:
     if not isinstance(action, Action):
         raise ValueError(f"expected an Action, got a {type(action).__name__}")
     if not isinstance(action.text, str):
-        raise ValueError(f"the action's text is {shown(action.text)}, not a string")
+        raise ValueError(f"the action's text is {brief(action.text)}, not a string")
     action = replace(action, completions=tuple(map(_with_known_logprobs, action.completions)))
     for completion in action.completions:
         valid_completion(completion)
         if completion.finish_reason not in get_args(FinishReason):  # it might be cut off
             reasons = ", ".join(get_args(FinishReason))
-            raise ValueError(f"a finish_reason is one of {reasons}, not {shown(completion.finish_reason)}")
+            raise ValueError(f"a finish_reason is one of {reasons}, not {brief(completion.finish_reason)}")
     for call in action.calls:
         valid_call(call, len(action.completions))
     return action
@@ -137,7 +133,7 @@ def valid_call(call: object, completions: int) -> ToolCall:
         raise ValueError(f"expected a ToolCall, got a {type(call).__name__}")
     for name in ("name", "arguments", "result", "outcome"):
         if not isinstance(value := getattr(call, name), str):
-            raise ValueError(f"a call's {name} is {shown(value)}, not a string")
+            raise ValueError(f"a call's {name} is {brief(value)}, not a string")
     finite(call.seconds)
     valid_count(call.completion)
     if call.completion >= completions:
@@ -151,12 +147,12 @@ def valid_completion(completion: object) -> Completion:
         raise ValueError(f"expected a Completion, got a {type(completion).__name__}")
     for name in ("text", "finish_reason", "fault"):
         if not isinstance(value := getattr(completion, name), str):
-            raise ValueError(f"a completion's {name} is {shown(value)}, not a string")
+            raise ValueError(f"a completion's {name} is {brief(value)}, not a string")
     token_ids(completion.prompt_ids)
     token_ids(completion.token_ids)
     token_ids(completion.train_prompt_ids)
     if wrong := [value for value in completion.logprobs if not _storable(value)]:
-        raise ValueError(f"{shown(wrong[0])} is not a log-probability")
+        raise ValueError(f"{brief(wrong[0])} is not a log-probability")
     finite(completion.temperature)
     if completion.informed_gain is not None:
         finite(completion.informed_gain)
@@ -164,10 +160,10 @@ def valid_completion(completion: object) -> Completion:
     valid_count(completion.completion_tokens)
     for message in completion.messages:
         if len(message) != 2 or not all(isinstance(text, str) for text in message):
-            raise ValueError(f"{shown(message)} is not the role and the text of a message")
+            raise ValueError(f"{brief(message)} is not the role and the text of a message")
     for pair in completion.versions:
         if len(pair) != 2:
-            raise ValueError(f"{shown(pair)} is not a version and a number of tokens")
+            raise ValueError(f"{brief(pair)} is not a version and a number of tokens")
         valid_count(pair[0])
         valid_count(pair[1])
     return completion
@@ -178,7 +174,7 @@ def _sequence(values: object) -> tuple[Any, ...]:
         return values
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return tuple(values)
-    raise ValueError(f"{shown(values)} is not a list")
+    raise ValueError(f"{brief(values)} is not a list")
 
 
 def _storable(value: object) -> bool:

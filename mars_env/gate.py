@@ -1,14 +1,9 @@
-r"""The gate: how text that a model, a user, a tool or a program wrote enters a prompt.
+"""The gate: how text that a model, a user, a tool or a program wrote enters a prompt.
 
-Such text is data. Two things could make it more than that, and each is prevented in one place:
-
-- **Marks.** `fill_template`, and every template of an agent, fill in fields that cannot open or close a mark
-  (``<solution>``, ``</feedback>``) of the template itself.
-- **Control tokens.** The contents of messages never become control tokens. `mars_env.models.token_gate` sees
-  to that where a tokenizer is at hand, `break_control_tokens` where a server renders the messages.
-
-A spelling is broken by one visible character behind its first; everything else passes unchanged. What is
-stored and graded is the text as it was written.
+Such text is data. `fill_template`, and every template of an agent, fill in fields that cannot open or close a
+mark (``<solution>``, ``</feedback>``) of the template. The contents of messages never become control tokens:
+`mars_env.models.token_gate` sees to that where a tokenizer is at hand, `break_control_tokens` where a server
+renders the messages. A spelling is broken by one visible character behind its first; all else is unchanged.
 """
 
 import json

@@ -19,7 +19,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from mars_env.errors import ConfigError, explained
-from mars_env.text import shown
+from mars_env.text import brief
 
 MAY_CHANGE: Final = "may_change"
 """Marks a setting that a continued run may change: ``Annotated[int, MAY_CHANGE]``. All others must match."""
@@ -73,7 +73,7 @@ def identity_of(value: Any) -> Any:
         ...               "script": ["4"], "ids": False}}
         True
     """
-    advice = f"{shown(value)} contains itself: give it a method identity"
+    advice = f"{brief(value)} contains itself: give it a method identity"
     with explained(ConfigError, advice, RecursionError):
         return _identity(value)
 
@@ -140,7 +140,7 @@ def _object_identity(value: Any) -> dict[str, Any]:
     cls = type(value)
     values = _identity(value.identity()) if hasattr(cls, "identity") else _field_values(value)
     if not isinstance(values, dict):
-        raise ConfigError(f"identity() of {shown(value)} gives a mapping, not {shown(values)}")
+        raise ConfigError(f"identity() of {brief(value)} gives a mapping, not {brief(values)}")
     return {"class": full_name(cls), **_source_digest(cls.__mro__), **values}
 
 

@@ -90,11 +90,7 @@ class _Watch:
 
 
 def import_object(name: str) -> Any:
-    """The object named by ``"module:attribute"``, which may be an attribute of an attribute.
-
-    Raises:
-        ConfigError: The name has another form, or there is no such module or attribute.
-    """
+    """The object named by ``"module:attribute"`` (or ``module:a.b``); a `ConfigError` if there is none."""
     if not is_object_name(name):
         raise ConfigError(f"{name!r} is not of the form my_module:my_object")
     module, _, attribute = name.partition(":")

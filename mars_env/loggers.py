@@ -108,11 +108,7 @@ class JsonlLogger(Logger):
 
 
 def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The rows that a `JsonlLogger` wrote; an incomplete last line is left out.
-
-    Raises:
-        StoreError: A line before the last is not a JSON object with a step.
-    """
+    """The rows that a `JsonlLogger` wrote, without an incomplete last line; else a `StoreError`."""
     lines = Path(path).read_bytes().splitlines(keepends=True)
     if lines and not lines[-1].endswith(b"\n"):
         lines.pop()  # the process was killed while it wrote this line: the step counts as not logged

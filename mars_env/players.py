@@ -9,7 +9,7 @@ from mars_env.checks import validate_signature
 from mars_env.errors import ConfigError
 from mars_env.seeds import derive_seed
 from mars_env.sync import maybe_await
-from mars_env.text import shown, suggestion
+from mars_env.text import brief, suggestion
 from mars_env.types import Action, Agent, Observation, TrainingAgent, role_of
 
 T = TypeVar("T")
@@ -74,11 +74,7 @@ class _Team(Protocol):
 
 
 def assign_agents(team: _Team, players: Player | Mapping[str, Player]) -> dict[str, Agent]:
-    """An agent for every name of the rules or environment `team`.
-
-    Args:
-        team: What names the agents.
-        players: One for all, or a mapping by agent (``"solver_0"``) or role (``"solver"``).
+    """An agent for every name of a team, from one player for all, or players by agent or role.
 
     Raises:
         ConfigError: A name has no player, a player no name, or a player is neither agent nor function.
@@ -119,8 +115,8 @@ def _agent(player: Player) -> Agent:
 def lacking(value: object) -> str:
     """A value that is not an agent, as messages show it; whether it only lacks a policy."""
     if hasattr(value, "act") and not hasattr(value, "policy"):
-        return f"{shown(value)}, which has act() but no attribute policy, the name of its weights"
-    return shown(value)
+        return f"{brief(value)}, which has act() but no attribute policy, the name of its weights"
+    return brief(value)
 
 
 def takes(function: Callable[..., Any], parameter: str) -> bool:

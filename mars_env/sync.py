@@ -176,11 +176,7 @@ async def maybe_await(value: T | Awaitable[T]) -> T:
 
 
 def awaitable(value: Awaitable[T], what: str) -> Awaitable[T]:
-    """The value, which a user's async method returned.
-
-    Raises:
-        TypeError: It cannot be awaited, so the method is not async.
-    """
+    """The value that a user's async method returned; a TypeError if it is not async."""
     if not inspect.isawaitable(value):
         raise TypeError(f"{what} is not async: write `async def`")
     return value

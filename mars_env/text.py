@@ -27,7 +27,7 @@ class _Visible(dict[int, str]):
         return form
 
 
-_SHOWN = _Visible()
+_VISIBLE = _Visible()
 
 
 def visible(text: str) -> str:
@@ -36,7 +36,7 @@ def visible(text: str) -> str:
     These are control characters, bidirectional and zero-width ones, line and paragraph separators, lone
     surrogates, private and unassigned ones. Newlines, tabs and spaces stay.
     """
-    return text if text.isprintable() else text.translate(_SHOWN)
+    return text if text.isprintable() else text.translate(_VISIBLE)
 
 
 def one_line(text: str, width: int = 100) -> str:
@@ -151,15 +151,15 @@ def validation_message(error: Exception, known: Iterable[str] = ()) -> str:
     for each in error.errors(include_url=False, include_input=False, include_context=False)[:5]:
         place = ".".join(map(str, each["loc"]))
         if each["type"] == "extra_forbidden":
-            messages.append(f"there is no setting {shown(place)}{suggestion(place, known)}")
+            messages.append(f"there is no setting {brief(place)}{suggestion(place, known)}")
         else:
             reason = each["msg"].removeprefix("Value error, ")
             messages.append(f"{place}: {reason}" if place else reason)
     return "; ".join(messages)
 
 
-def shown(value: object) -> str:
-    """A value as it appears in a message: plain values, cut to a few words; others by their type."""
+def brief(value: object) -> str:
+    """A value in the few words that a message has for it: plain values cut short, others by their type."""
     if value is None or type(value) in (bool, float):
         return repr(value)
     if type(value) is int:

@@ -2,8 +2,8 @@
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -11,19 +11,20 @@ from mars_env.agents.tools import Tool
 from mars_env.errors import ConfigError, ToolError, explained
 from mars_env.lazy import needs
 from mars_env.sync import end_tasks, run_sync
-from mars_env.text import describe_error, shown
+from mars_env.text import brief, describe_error
 from mars_env.types import Observation
 
 Server = str | Sequence[str]
 """The address of a server, or the command that starts one."""
 
+_START_SECONDS = 60.0
+"""How long a server may take to start."""
+
 _CHECK_SECONDS: Final = 5.0
 """How long a server may take to list its tools after a call that failed."""
 
 
-def mcp_tools(
-    server: Server, *, seconds: float = 30.0, characters: int = 10_000, start_seconds: float = 60.0
-) -> list[Tool]:
+def mcp_tools(server: Server, *, seconds: float = 30.0, characters: int = 10_000) -> list[Tool]:
     """The tools of an MCP server.
 
         Solver(model, tools=mcp_tools(["python", "my_server.py"]))
@@ -36,7 +37,6 @@ def mcp_tools(
         server: The address of a server, or the command that starts one.
         seconds: How long one call may take.
         characters: How much of a result the model reads.
-        start_seconds: How long a server may take to start.
 
     Raises:
         ConfigError: The server cannot be reached or started, or has no tools; a command is one string.
@@ -46,12 +46,12 @@ def mcp_tools(
     if isinstance(server, str) and "://" not in server:
         raise ConfigError(f"mcp_tools: give a command as a list, such as {server.split()}")
     with explained(ConfigError, "mcp_tools", ToolError):
-        listed = run_sync(_list_tools(server, start_seconds))
+        listed = run_sync(_list_tools(server))
     if not listed:
         raise ConfigError("mcp_tools: the server has no tools")
 
     def session(_: Observation) -> _Session:
-        return _Session(partial(_connection, server, start_seconds), seconds)
+        return _Session(server, seconds)
 
     return [
         Tool(
@@ -60,7 +60,7 @@ def mcp_tools(
             parameters=tool.input_schema,
             run=partial(_run, tool.name),
             session=session,
-            seconds=seconds + 2 * _CHECK_SECONDS + start_seconds,  # a call, and what follows one that fails
+            seconds=seconds + 2 * _CHECK_SECONDS + _START_SECONDS,  # a call, and what follows one that fails
             characters=characters,
         )
         for tool in listed
@@ -70,13 +70,13 @@ def mcp_tools(
 class _Session:
     """A turn's connection to a server; one that does not answer after a failed call is opened again."""
 
-    def __init__(self, connect: Callable[[], AbstractAsyncContextManager[Any]], seconds: float) -> None:
-        self._connect, self._seconds = connect, seconds
+    def __init__(self, server: Server, seconds: float) -> None:
+        self._server, self._seconds = server, seconds
         self._stack = AsyncExitStack()
         self._client: Any = None
 
     async def __aenter__(self) -> "_Session":
-        self._client = await self._stack.enter_async_context(self._connect())
+        self._client = await self._stack.enter_async_context(_connection(self._server))
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -119,8 +119,8 @@ async def _run(tool: str, session: _Session, arguments: Mapping[str, Any]) -> st
     return text or "(no output)"
 
 
-async def _list_tools(server: Server, seconds: float) -> list[Any]:
-    async with _connection(server, seconds) as client:
+async def _list_tools(server: Server) -> list[Any]:
+    async with _connection(server) as client:
         page = await client.list_tools()
         listed = list(page.tools)
         while page.next_cursor:
@@ -130,20 +130,20 @@ async def _list_tools(server: Server, seconds: float) -> list[Any]:
 
 
 @asynccontextmanager
-async def _connection(server: Server, seconds: float) -> AsyncIterator[Any]:
+async def _connection(server: Server) -> AsyncIterator[Any]:
     """A client that is connected to a server, or a `ToolError`.
 
     It is opened in a task of its own, because the package ends the task that opened it when the server dies.
     """
     opened = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(_connect(server, seconds, opened))
+    task = asyncio.create_task(_connect(server, opened))
     try:
         yield await opened
     finally:
         await end_tasks([task])
 
 
-async def _connect(server: Server, seconds: float, opened: asyncio.Future[Any]) -> None:
+async def _connect(server: Server, opened: asyncio.Future[Any]) -> None:
     """Connect, check that the server lists its tools, and stay until cancelled or until the server ends."""
     from mcp import Client, StdioServerParameters, stdio_client
 
@@ -152,7 +152,7 @@ async def _connect(server: Server, seconds: float, opened: asyncio.Future[Any]) 
         target = stdio_client(StdioServerParameters(command=server[0], args=list(server[1:])))
     why = "it ended"
     try:
-        async with asyncio.timeout(seconds) as opening, Client(target) as client:
+        async with asyncio.timeout(_START_SECONDS) as opening, Client(target) as client:
             await client.list_tools()
             opening.reschedule(None)
             opened.set_result(client)
@@ -163,5 +163,5 @@ async def _connect(server: Server, seconds: float, opened: asyncio.Future[Any]) 
         why = describe_error(error)
     finally:
         if not opened.done():
-            name = shown(server if isinstance(server, str) else shlex.join(server))
+            name = brief(server if isinstance(server, str) else shlex.join(server))
             opened.set_exception(ToolError(f"the MCP server {name} gives no answer: {why}"))

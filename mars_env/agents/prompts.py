@@ -1,8 +1,6 @@
 """The prompts of the library's agents: system messages, and Jinja templates of the user's message.
 
-A template sees the fields of the observation. These hold text of models, which is data: it is filled in,
-never compiled, and cannot close or open a mark of the template (`mars_env.gate`). ``*_APPROACHES`` are added
-to the system message of the second, third ... agent of a role.
+``*_APPROACHES`` are added to the system message of the second, third ... agent of a role.
 """
 
 _HOW_TO_ANSWER = """\

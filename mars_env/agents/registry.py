@@ -22,7 +22,7 @@ from mars_env.models.scripted import ScriptedModel
 from mars_env.models.secrets import api_key
 from mars_env.players import FunctionAgent, Player, by_name, lacking
 from mars_env.problems import ProblemSet
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Agent, Model, Sampling, role_of
 
 ENTRY_POINTS = "mars_env.agents"
@@ -84,32 +84,12 @@ def make_agents(
 ) -> dict[str, Agent]:
     r"""Agents for all places of a team.
 
-    A specification is one of these:
-
-    - ``http://host:8000/v1#model`` (or https): an OpenAI-compatible server; several endpoints are joined by
-      ``+``: ``http://a/v1+http://b/v1#model``;
-    - ``hf:path-or-name``: a Hugging Face checkpoint in this process;
-    - ``vllm:path-or-name``: the same, run by vLLM;
-    - ``team:folder``: what a training run wrote, adapters too: each place gets the agent that was trained
-    there,
-      with the run's sampling (``function=my_module:my_team`` names what made it in Python);
-    - ``scripted:text``: always this text;
-    - ``my_module:object``: an agent, a model, a function ``observation -> string``, or a factory of one of
-    them
-      (a class, or a function with no parameters but ``role``);
-    - a name that a package declares in the entry-point group ``mars_env.agents``.
-
-    One string names one agent, for the whole team. A team is named by role, ``solver=...,verifier=...``, or
-    by place, ``coder_0=...,coder_1=...``: a comma separates agents where a name and ``=`` follow it.
-
-    Options follow a question mark: ``hf:path?temperature=0.6&max_tokens=4096``. All but scripts take
-    ``temperature``, ``top_p``, ``top_k``, ``max_tokens``, ``overflow`` (see `Sampling`), ``thinking``
-    (``tags``, the default; ``opened``, if the chat template opens the block; ``off``), and ``tools``
-    (``python``, ``public_tests``, ``my_module:my_tool``, joined by ``+``) with ``max_calls``,
-    ``tool_seconds`` and ``calls``; servers and checkpoints take the simple arguments of `HTTPModel`,
-    `HFModel` and `VLLMModel`, too (``api_key_env``, ``eager`` ...). Servers also take ``reasoning_effort``,
-    ``extra_body`` (a JSON object) and ``header.NAME``, whose value may be ``env:VARIABLE``. Values are
-    percent-decoded. A specification loads one model, however many agents use it.
+    docs/agents.md lists the specifications (``http://host:8000/v1#model``, ``hf:path``, ``vllm:path``,
+    ``team:folder``, ``scripted:text``, ``my_module:object``, or a name of the entry-point group
+    ``mars_env.agents``) and their options, which follow a question mark, percent-decoded:
+    ``hf:path?temperature=0.6&max_tokens=4096``. One string names one agent, for the whole team. A team is
+    named by role, ``solver=...,verifier=...``, or by place, ``coder_0=...,coder_1=...``: a comma separates
+    agents where a name and ``=`` follow it. A specification loads one model, however many agents use it.
 
     Args:
         spec: A string as above; or an agent, a model or a function for the whole team; or a mapping by agent
@@ -149,7 +129,7 @@ def make_agents(
             value_of, settings = loaded(player)
             value = value_of(role_of(name))
             if "?" in player and (isinstance(value, Agent) or not isinstance(value, Model)):
-                raise ConfigError(f"{shown(player)} is an agent of your own: options are for models")
+                raise ConfigError(f"{brief(player)} is an agent of your own: options are for models")
             agents[name] = as_agent(value, name, roles=roles, **settings)
     return agents
 
@@ -283,7 +263,7 @@ def roles_of(rules: Rules) -> dict[str, type[RoleAgent]]:
         if default is None:
             continue
         if not isinstance(default, type) or not issubclass(default, RoleAgent):
-            raise ConfigError(f"the game {rules.name}: {shown(default)}, in roles=, is no class of RoleAgent")
+            raise ConfigError(f"the game {rules.name}: {brief(default)}, in roles=, is no class of RoleAgent")
         roles[role_of(agent)] = default
     return roles
 
@@ -316,7 +296,7 @@ def _load(
         return _always(ScriptedModel([rest])), {"sampling": sampling}
     if _NEXT_AGENT.search(spec):
         advice = "name the places, such as coder_0=...,coder_1=..., or give a list of strings"
-        raise ConfigError(f"one text names one agent, and {shown(spec)} seems to name several: {advice}")
+        raise ConfigError(f"one text names one agent, and {brief(spec)} seems to name several: {advice}")
     types, make = _MAKERS.get(kind if colon else "", ({}, None))
     target, options = _options(spec, types)
     settings = _agent_settings(sampling, options, problems)
@@ -423,7 +403,7 @@ def _find(target: str) -> Any:
     if is_object_name(target):
         return import_object(target)
     if ":" in target:  # an address without http://, say
-        raise ConfigError(f"{shown(target)} names no agents; give {_FORMS}")
+        raise ConfigError(f"{brief(target)} names no agents; give {_FORMS}")
     entries = declared(ENTRY_POINTS)
     if target not in entries:
         names = ", ".join(sorted(entries)) or "none"

@@ -1,7 +1,4 @@
-"""Reward models for a search: a classifier, and a judge that reasons.
-
-Both see only the problem's statement and a solution (see `mars_env.envs.visibility`).
-"""
+"""Reward models for a search: a classifier, and a judge that reasons."""
 
 import asyncio
 import re
@@ -36,15 +33,9 @@ def judge_question(statement: str, solution: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class GenerativeJudge:
-    r"""A language model as a reward model: it reasons about a solution and ends with a score from 0 to 10.
+    r"""A language model as a reward model: the mean of several scores from 0 to 10, after reasons.
 
-    Attributes:
-        model: What judges.
-        samples: Judgements of each solution; the rating is the mean of those that can be read.
-        sampling: How the model is sampled; the seed comes with each request.
-        prompt: Makes the user's message of a statement and a solution; it must ask for the last line
-            ``Score: <0 to 10>``.
-        system: The system message; empty for none.
+    The prompt is made of a statement and a solution, and must ask for the last line ``Score: <0 to 10>``.
 
     Example:
         >>> from mars_env.models.scripted import ScriptedModel
@@ -111,15 +102,9 @@ class HFRewardModel:
 
     Statement and solution go in as a chat of a user and an assistant, by the tokenizer's chat template;
     without a template as two paragraphs. With one label, the rating is the sigmoid of its logit; with
-    several, the probability of the last one.
-
-    Args:
-        path: A checkpoint's folder, or its name on the Hub; a `ConfigError` if it cannot be loaded.
-        device: ``"cpu"``, ``"cuda"``; by default whichever there is.
-        dtype: Of the weights, e.g. ``"bfloat16"``; by default the checkpoint's.
-        max_tokens: Longer texts are cut on the left, so that the end of the solution stays; at most what the
-            model can hold.
-        batch: Texts rated at once.
+    several, the probability of the last one. Texts beyond `max_tokens`, or what the model can hold, are cut
+    on the left, so that the end of the solution stays; `batch` are rated at once. A `ConfigError` if the
+    checkpoint cannot be loaded.
     """
 
     def __init__(
@@ -197,10 +182,9 @@ class HFRewardModel:
 def make_reward_model(spec: RewardModel | str) -> RewardModel:
     """A reward model from its specification: what the command line and `mars_env.make` take.
 
-    Args:
-        spec: ``classifier:path-or-name`` for `HFRewardModel`; any specification of a model (see
-            `mars_env.agents.make_agents`), for a `GenerativeJudge`; or ``my_module:object``, a reward model
-            or a class of one. A reward model stays as it is.
+    It is ``classifier:path-or-name`` for `HFRewardModel`, a specification of a model (see
+    `mars_env.agents.make_agents`) for a `GenerativeJudge`, or ``my_module:object``, a reward model or a class
+    of one. A reward model stays as it is.
     """
     if not isinstance(spec, str):
         return spec

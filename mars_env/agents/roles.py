@@ -20,7 +20,7 @@ from mars_env.agents.tools import Tool, Toolbox
 from mars_env.errors import ConfigError, ModelError, explained
 from mars_env.gate import Marks
 from mars_env.models.requests import check_request, with_messages
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling
 
 PromptMaker = Callable[[Observation], Prompt]
@@ -68,10 +68,10 @@ class RoleAgent:
     ) -> None:
         if isinstance(model, type) or not isinstance(model, Model):
             raise ConfigError(
-                f"a model has `async complete(prompt, n, sampling)`, which {shown(model)} lacks"
+                f"a model has `async complete(prompt, n, sampling)`, which {brief(model)} lacks"
             )
         if not isinstance(sampling, Sampling | None):
-            raise ConfigError(f"sampling= is a Sampling, such as Sampling(top_k=5), not {shown(sampling)}")
+            raise ConfigError(f"sampling= is a Sampling, such as Sampling(top_k=5), not {brief(sampling)}")
         self.model = model
         self.policy = policy or getattr(model, "name", "") or self.role
         self.sampling = sampling or Sampling()
@@ -141,8 +141,8 @@ class RoleAgent:
         if not isinstance(completions, list | tuple) or not all(
             isinstance(completion, Completion) for completion in completions
         ):
-            expected = f"{self.role}: complete() of {shown(self.model)} is to return a list of Completion"
-            raise ModelError(f"{expected}, such as [Completion(text)], not {shown(completions)}")
+            expected = f"{self.role}: complete() of {brief(self.model)} is to return a list of Completion"
+            raise ModelError(f"{expected}, such as [Completion(text)], not {brief(completions)}")
         completions = with_messages(completions, prompt)
         return [Action(visible(completion.text), (completion,)) for completion in completions]
 

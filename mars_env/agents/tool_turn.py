@@ -12,7 +12,7 @@ from mars_env.agents.calls import Call
 from mars_env.agents.tools import Tool, Toolbox
 from mars_env.errors import ModelError, SandboxError, ToolError
 from mars_env.sync import gather_all, only_own_cancellation
-from mars_env.text import describe_error, logger, shown, validation_message
+from mars_env.text import brief, describe_error, logger, validation_message
 from mars_env.types import Observation, ToolCall
 
 log = logger(__name__)
@@ -86,7 +86,7 @@ class ToolTurn:
         if refusal:
             text, outcome = refusal, "refused"
         elif tool is None:
-            text = f"Error: {call.mistake or f'there is no tool {shown(call.name)}'}"
+            text = f"Error: {call.mistake or f'there is no tool {brief(call.name)}'}"
         elif fault:
             text, outcome = fault, "fault"
         else:

@@ -1,9 +1,4 @@
-"""Tools that an agent uses inside of its turn.
-
-    Solver(model, tools=[python_tool()], max_calls=8)
-
-docs/tools.md says what a tool may do, how calls are written, and what is trained. `tool_loop` runs the calls.
-"""
+"""Tools that an agent uses inside of its turn; docs/tools.md says what they may do, and what is trained."""
 
 import inspect
 import re
@@ -25,7 +20,7 @@ from mars_env.problems import ProblemSet
 from mars_env.sandbox import Lease
 from mars_env.sandbox.interpreter import Interpreter, Interpreters
 from mars_env.sync import in_own_thread, maybe_await
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Observation, Problem
 
 Run = Callable[[Any, Mapping[str, Any]], Awaitable[str]]
@@ -66,7 +61,7 @@ class Tool:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_][\w-]{0,63}", self.name):
-            raise ConfigError(f"a tool's name consists of letters, digits, - and _, got {shown(self.name)}")
+            raise ConfigError(f"a tool's name consists of letters, digits, - and _, got {brief(self.name)}")
         if self.seconds <= 0 or self.characters < 1:
             raise ConfigError(f"the limits of the tool {self.name!r} must be above 0")
 
@@ -115,7 +110,7 @@ class Toolbox:
         if not self.tool_seconds > 0:
             raise ConfigError(f"tool_seconds must be above 0, got {self.tool_seconds}")
         if self.calls not in ("auto", "tags", "fenced"):
-            raise ConfigError(f"calls is one of auto, tags, fenced, not {shown(self.calls)}")
+            raise ConfigError(f"calls is one of auto, tags, fenced, not {brief(self.calls)}")
         if self.calls == "fenced" and names != ["python"]:
             raise ConfigError("fenced calls are for the tool python alone")
 
@@ -255,7 +250,7 @@ def make_tools(names: str, problems: ProblemSet | None = None) -> tuple[Tool, ..
             value = import_object(name)
             tools += map(as_tool, value if isinstance(value, list | tuple) else [value])
         else:
-            raise ConfigError(f"there is no tool {shown(name)}: give python, public_tests or module:tool")
+            raise ConfigError(f"there is no tool {brief(name)}: give python, public_tests or module:tool")
     return tuple(tools)
 
 
@@ -264,5 +259,5 @@ def as_tool(value: Tool | Callable[..., Any]) -> Tool:
     if isinstance(value, Tool):
         return value
     if not callable(value):
-        raise ConfigError(f"a tool is a Tool or a typed function, not {shown(value)}")
+        raise ConfigError(f"a tool is a Tool or a typed function, not {brief(value)}")
     return tool(value)

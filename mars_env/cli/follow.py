@@ -11,12 +11,7 @@ from mars_env.rollout.store import TREES
 
 
 class FollowedRun:
-    """Serves the page of a run that may still be played.
-
-    Args:
-        run: The folder of the run.
-        render: Makes the page of the run as it is now, for a version that the page compares.
-    """
+    """Serves the page of a run that may still be played."""
 
     def __init__(self, run: Path, render: Callable[[str], str]) -> None:
         self._trees, self._render = run / TREES, render

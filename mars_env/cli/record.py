@@ -19,7 +19,7 @@ from mars_env.rollout import read_run
 from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
 from mars_env.serving.recorder import Recorder
 from mars_env.sync import run_sync
-from mars_env.text import shown
+from mars_env.text import brief
 
 
 def record(  # public edge: one parameter is one option of the command
@@ -106,6 +106,6 @@ def _rows(path: Path) -> dict[str, Any]:
         if not {"id", "reward"} <= row.keys():
             raise ProblemError(f'{place}: a row is {{"id": ..., "reward": ...}}')
         if (name := str(row["id"])) in rewards:
-            raise ProblemError(f"{place}: {shown(name)} has a reward already: give each id one")
+            raise ProblemError(f"{place}: {brief(name)} has a reward already: give each id one")
         rewards[name] = row["reward"]
     return rewards

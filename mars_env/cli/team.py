@@ -27,7 +27,7 @@ from mars_env.serving.answering import solve as solve_question
 from mars_env.serving.openenv import OpenEnvServer
 from mars_env.serving.server import TeamServer
 from mars_env.serving.solution import progress
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Action, Agent, Observation, Tree, Turn, role_of
 
 _END = "."
@@ -160,16 +160,22 @@ def serve(  # public edge: one parameter is one option of the command
 def _openenv_server(
     env_spec: EnvSpec, problems: str | None, role: str | None, agents: str | None, api_key_env: str | None
 ) -> OpenEnvServer:
-    from mars_env.agents.registry import make_agents, roles_of
-
     env = make_env(env_spec, problems)
     learner = role or env.possible_agents[0]
-    others = [name for name in env.possible_agents if name != learner]
-    if others and agents is None:
-        raise ConfigError(f"say who plays {', '.join(others)}: --agents SPEC")
-    partners = make_agents(agents, others, roles=roles_of(env.game.rules)) if agents and others else {}
+    partners = _others(env, [name for name in env.possible_agents if name != learner], agents)
     keys = tuple(client_keys(api_key_env))
     return OpenEnvServer(lambda: make_env(env_spec, problems), learner, partners, keys)
+
+
+def _others(env: MarsEnv, names: list[str], agents: str | None) -> dict[str, Agent]:
+    """Who plays these places: the agents of a specification."""
+    from mars_env.agents.registry import make_agents, roles_of
+
+    if not names:
+        return {}
+    if agents is None:
+        raise ConfigError(f"say who plays {', '.join(names)}: --agents SPEC")
+    return make_agents(agents, names, roles=roles_of(env.game.rules))
 
 
 async def _serve(server: TeamServer, host: str, port: int) -> None:
@@ -226,24 +232,15 @@ def _played(game: Game, team: Mapping[str, Agent], job: Job, seed: int) -> Tree:
 
 def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str, Agent]:
     """The person for some agents, those of a specification for the others."""
-    from mars_env.agents.registry import make_agents, roles_of
-
     names = list(env.possible_agents)
     all_names = {*names, *map(role_of, names)}
     if unknown := next((role for role in roles if role not in all_names), None):
-        raise ConfigError(f"there is no role {shown(unknown)}; the agents are {', '.join(names)}")
+        raise ConfigError(f"there is no role {brief(unknown)}; the agents are {', '.join(names)}")
     mine = [name for name in names if not roles or name in roles or role_of(name) in roles]
-    others = [name for name in names if name not in mine]
-    if others and agents is None:
-        raise ConfigError(f"say who plays {', '.join(others)}: --agents SPEC, or more --role")
-    if not others and agents is not None:
+    if mine == names and agents is not None:
         raise ConfigError("you play all roles: say which one is yours, --role ROLE, or leave out --agents")
-    person = Person()
-    default_roles = roles_of(env.game.rules)
-    agents_by_name: Mapping[str, Agent] = (
-        make_agents(agents, others, roles=default_roles) if agents is not None else {}
-    )
-    return {name: agents_by_name.get(name, person) for name in names}
+    others = _others(env, [name for name in names if name not in mine], agents)
+    return {**dict.fromkeys(names, Person()), **others}
 
 
 def _show_all(turns: Iterable[Turn]) -> None:

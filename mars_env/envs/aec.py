@@ -20,7 +20,7 @@ from mars_env.errors import ConfigError, explained
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
-from mars_env.text import choices, shown, suggestion, visible
+from mars_env.text import brief, choices, suggestion, visible
 from mars_env.types import Action, Problem, Tree, Verdict
 
 _AFTER_RESET = {
@@ -97,7 +97,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
     def _known(self, agent: str) -> str:
         if agent not in self.possible_agents:
             there = choices(agent, self.possible_agents)
-            raise ConfigError(f"there is no agent {shown(agent)}; the agents are {there}")
+            raise ConfigError(f"there is no agent {brief(agent)}; the agents are {there}")
         return agent
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -108,10 +108,10 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             options: ``{"problem": id or Problem}`` plays this problem instead of drawing one.
         """
         if options is not None and not isinstance(options, Mapping):
-            raise ConfigError(f"options are a dictionary such as {{'problem': id}}, not {shown(options)}")
+            raise ConfigError(f"options are a dictionary such as {{'problem': id}}, not {brief(options)}")
         for name in options or ():  # PettingZoo's own tests pass options that mean nothing
             if name != "problem" and (hint := suggestion(name, ["problem"])):
-                raise ConfigError(f"there is no option {shown(name)}{hint}")
+                raise ConfigError(f"there is no option {brief(name)}{hint}")
         if seed is not None:
             self._rng, self._episode = np.random.default_rng(require_integer(seed, "seed", 0)), -1
         self._episode += 1
@@ -196,15 +196,15 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
             return self.problems[int(self._rng.integers(len(self.problems)))]
         if isinstance(choice, Problem):
             if self.game.needs_reference and choice.kind != (kind := self.problems[0].kind):
-                mismatch = f"{shown(choice.id)} is one of {choice.kind}: make another environment for it"
+                mismatch = f"{brief(choice.id)} is one of {choice.kind}: make another environment for it"
                 raise ConfigError(f"this environment grades problems of {kind}, and {mismatch}")
             return choice
         if not isinstance(choice, str):
-            raise ConfigError(f"options['problem'] is an id or a Problem, not {shown(choice)}")
+            raise ConfigError(f"options['problem'] is an id or a Problem, not {brief(choice)}")
         try:
             return self.problems.by_id(choice)
         except KeyError:
-            raise ConfigError(f"the set {self.problems.name!r} has no problem {shown(choice)}") from None
+            raise ConfigError(f"the set {self.problems.name!r} has no problem {brief(choice)}") from None
 
     def _next(self, last: TreeNode | None = None) -> None:
         """Ask whose turn it is; end the episode if there is no next turn."""

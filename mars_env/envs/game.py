@@ -14,12 +14,12 @@ from mars_env.envs.rewards import MARSRL_REWARDS, REWARD_FAULTS, checked_team_re
 from mars_env.envs.rules import Rules, State
 from mars_env.envs.selection import Choice, candidates
 from mars_env.envs.specs import EnvSpec
-from mars_env.envs.visibility import Visibility, has_reference, visible_problem, visible_turns
+from mars_env.envs.visibility import Visibility, visible_problem, visible_turns
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.lazy import import_object, imported
 from mars_env.sync import call_async, only_own_cancellation
-from mars_env.text import raised, shown
+from mars_env.text import brief, raised
 from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, Tree, Turn, role_of
 
 
@@ -54,12 +54,12 @@ class Game:
     def __post_init__(self) -> None:
         limit: Any = self.turn_timeout
         if limit is not None and (type(limit) not in (int, float) or not limit > 0):
-            raise ConfigError(f"turn_timeout must be more than 0 seconds, got {shown(limit)}")
+            raise ConfigError(f"turn_timeout must be more than 0 seconds, got {brief(limit)}")
         validate_rewards(self.rewards, self.team_reward)
 
     def can_grade(self, problem: Problem) -> bool:
         """Whether turns on this problem can be graded: it has a reference, or the grader needs none."""
-        return has_reference(problem) or not self.needs_reference
+        return problem.reference is not None or not self.needs_reference
 
     async def grade(self, state: State, action: Action) -> Grade | None:
         """The grade of an action on a state; None where the rules submit nothing, or nothing can be graded.
@@ -177,7 +177,7 @@ def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
     rewards = {**options.rewards, **env_spec.rewards}
     grower = _part(env_spec.grower or options.grower)
     if grower is not None and not callable(grower):
-        raise ConfigError(f"a grower is a function of rules, problem, tree and seed, not {shown(grower)}")
+        raise ConfigError(f"a grower is a function of rules, problem, tree and seed, not {brief(grower)}")
     grader = as_grader(options.grader if env_spec.grader is None else env_spec.grader)
     return Game(
         rules=rules,
@@ -197,7 +197,7 @@ def as_grader(value: Any) -> Grader | None:
     grader = grader_or_class() if isinstance(grader_or_class, type) else grader_or_class
     if grader is not None and not isinstance(grader, Grader):
         raise ConfigError(
-            f"a grader has a method `grade(problem, text)`, async or not, and {shown(grader)} has none"
+            f"a grader has a method `grade(problem, text)`, async or not, and {brief(grader)} has none"
         )
     return grader
 

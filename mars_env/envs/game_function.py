@@ -16,7 +16,7 @@ from mars_env.envs.rewards import MARSRL_REWARDS
 from mars_env.envs.rules import Ask, End, Play, Reply, Rules
 from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
-from mars_env.text import choices, shown, suggestion, validation_message
+from mars_env.text import brief, choices, suggestion, validation_message
 from mars_env.types import Action, Grader, Problem, Reward, TeamReward, role_of
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class GameFunction:
     def __post_init__(self) -> None:
         function = self.function
         if not isinstance(function, FunctionType):
-            raise ConfigError(f"a game is a function that yields ask(...), not {shown(function)}")
+            raise ConfigError(f"a game is a function that yields ask(...), not {brief(function)}")
         if not isgeneratorfunction(function):
             raise ConfigError(f"{self.where()} has no yield: write `reply = yield ask(...)`")
         model, argument = _settings_of(function, self.where())
@@ -210,7 +210,7 @@ class GameFunction:
             settings = self.parameters - {"kind"}
             they_are = f"its settings are {', '.join(sorted(settings))}" if settings else "it has none"
             hint = suggestion(name, {*settings, *others})
-            raise ConfigError(f"the game {self.name!r} has no setting {shown(name)}; {they_are}{hint}")
+            raise ConfigError(f"the game {self.name!r} has no setting {brief(name)}; {they_are}{hint}")
 
     def _validated(self, settings: Mapping[str, Any], kind: str) -> BaseModel:
         self.validate_names(settings)
@@ -233,7 +233,7 @@ class GameFunction:
         if schedule is None:
             return {}
         if not isinstance(schedule, str) or schedule not in presets:
-            raise ConfigError(f"schedule is one of {choices(schedule, presets)}, not {shown(schedule)}")
+            raise ConfigError(f"schedule is one of {choices(schedule, presets)}, not {brief(schedule)}")
         return presets[schedule]
 
     def begin(self, values: BaseModel) -> partial[Play]:
@@ -276,10 +276,10 @@ _PLACE = re.compile(r"[A-Za-z]\w*", re.ASCII)
 def _places(where: str, roles: object) -> dict[str, Any]:
     """The default agents by place: a role that has no number has one place."""
     if not isinstance(roles, Mapping) or not roles:
-        raise ConfigError(f"{where}: roles= maps names to classes of agents or None, not {shown(roles)}")
+        raise ConfigError(f"{where}: roles= maps names to classes of agents or None, not {brief(roles)}")
     for name in roles:
         if not isinstance(name, str) or not _PLACE.fullmatch(name) or name.endswith("_"):
-            raise ConfigError(f"{where}: a role is a word such as 'solver' or 'solver_1', not {shown(name)}")
+            raise ConfigError(f"{where}: a role is a word such as 'solver' or 'solver_1', not {brief(name)}")
     places = {name if role_of(name) != name else f"{name}_0": default for name, default in roles.items()}
     if len(places) < len(roles):
         raise ConfigError(f"{where}: a place has two names in roles=: {', '.join(roles)}")
@@ -289,10 +289,10 @@ def _places(where: str, roles: object) -> dict[str, Any]:
 def validate_rewards(rewards: Mapping[str, Reward | str], team_reward: TeamReward | str | None) -> None:
     """Reject rewards that cannot be called as they will be; those named by strings are not loaded."""
     if not isinstance(rewards, Mapping):
-        raise ConfigError(f"rewards= is a mapping by role (team_reward= is for all), not {shown(rewards)}")
+        raise ConfigError(f"rewards= is a mapping by role (team_reward= is for all), not {brief(rewards)}")
     for role, reward in rewards.items():
         if not isinstance(reward, str):
-            validate_signature(reward, ("turn", "path", "problem"), f"the reward of {shown(role)}")
+            validate_signature(reward, ("turn", "path", "problem"), f"the reward of {brief(role)}")
     if team_reward is not None and not isinstance(team_reward, str):
         validate_signature(team_reward, ("tree",), "the team reward")
 

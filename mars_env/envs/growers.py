@@ -1,11 +1,4 @@
-"""Growers decide which turn of a tree comes next; the engine asks them and tells them the results.
-
-    while expansions := grower.ask(k):
-        for each: act n times on its parent's state, grade, reward; grower.tell(expansion, nodes)
-
-`Linear` plays an episode, `Levels` a group on every turn (or several episodes: `chains`), `Grouped` MarsRL's
-grouped agentic rollouts, `SearchGrower` (in its own module) a tree search.
-"""
+"""Growers decide which turn of a tree comes next; the engine asks them and tells them the results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

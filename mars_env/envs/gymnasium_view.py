@@ -11,7 +11,7 @@ from mars_env.errors import ConfigError
 from mars_env.players import Player, assign_agents
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
-from mars_env.text import choices, shown
+from mars_env.text import brief, choices
 from mars_env.types import Action, role_of
 
 _MAX_EPISODES = 1000
@@ -43,9 +43,9 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
         self, env: MarsEnv, *, learner: str, partners: Mapping[str, Player] = MappingProxyType({})
     ) -> None:
         if not isinstance(env, MarsEnv):
-            raise ConfigError(f"a Gymnasium view shows a MarsEnv, as make() gives it, not {shown(env)}")
+            raise ConfigError(f"a Gymnasium view shows a MarsEnv, as make() gives it, not {brief(env)}")
         if not isinstance(partners, Mapping):
-            raise ConfigError(f"partners are given by agent or role, not as {shown(partners)}")
+            raise ConfigError(f"partners are given by agent or role, not as {brief(partners)}")
         if learner not in env.possible_agents:
             there = choices(learner, env.possible_agents)
             raise ConfigError(f"the learner {learner!r} is not one of {there}")

@@ -11,7 +11,7 @@ from mars_env.envs.visibility import next_state, search_record
 from mars_env.errors import MarsError, ModelError
 from mars_env.seeds import derive_seed
 from mars_env.sync import only_own_cancellation
-from mars_env.text import describe_error, logger, shown
+from mars_env.text import brief, describe_error, logger
 from mars_env.types import Action, Problem, Tree, Turn
 
 log = logger(__name__)
@@ -70,7 +70,7 @@ async def _chosen(game: Game, tree: Tree, proposed: str | None, seed: int) -> Tr
             choice_seed = derive_seed(seed, tree.id, "final choice")
             choice = await game.choose(tree.problem, tree.turns, proposed, choice_seed)
         if choice.turn is not None and choice.turn not in {turn.id for turn in tree.turns}:
-            raise ModelError(f"it chose the turn {shown(choice.turn)}, which the tree does not have")
+            raise ModelError(f"it chose the turn {brief(choice.turn)}, which the tree does not have")
         valid_count(choice.tokens)
     except Exception as error:  # a user's reward model may raise anything; one tree must not end the run
         fault = f"the final choice: {describe_error(error)}"

@@ -15,7 +15,7 @@ from mars_env.errors import ConfigError
 from mars_env.lazy import declared, import_object, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import WITH_DOCUMENTS, Loader, list_problem_sets, register_problem_set
-from mars_env.text import choices, shown, suggestion
+from mars_env.text import brief, choices, suggestion
 
 ENTRY_POINTS = "mars_env.games"
 """Group of the entry points that offer games by name."""
@@ -33,11 +33,6 @@ def register(env_id: str, *, problems: str | ProblemSet | Loader, game: str | Ga
     To combine its parts with others, `mars_env.game` registers a game, and
     `mars_env.problems.register_problem_set` a set.
 
-    Args:
-        env_id: The id, e.g. ``"riddles-debate"``.
-        problems: Name of a set, a set, or a loader of one.
-        game: A game, or its name.
-
     Raises:
         ConfigError: A name is malformed or taken.
 
@@ -48,9 +43,9 @@ def register(env_id: str, *, problems: str | ProblemSet | Loader, game: str | Ga
         'arithmetic'
     """
     if not isinstance(problems, str | ProblemSet) and not callable(problems):
-        raise ConfigError(f"problems= is the name of a set, a set, or a loader of one, not {shown(problems)}")
+        raise ConfigError(f"problems= is the name of a set, a set, or a loader of one, not {brief(problems)}")
     if not isinstance(env_id, str) or not env_id or any(mark in env_id for mark in ":/ "):
-        raise ConfigError(f"an id is a word without ':', '/' or spaces, got {shown(env_id)}")
+        raise ConfigError(f"an id is a word without ':', '/' or spaces, got {brief(env_id)}")
     chosen = find_game(game)
     if env_id not in _IDS and env_id in list_envs():
         registered = spec(env_id)
@@ -95,20 +90,16 @@ def game_names() -> list[str]:
 
 
 def find_game(game: object) -> GameFunction:
-    """A game from itself or its name.
-
-    Raises:
-        ConfigError: There is no such game.
-    """
+    """A game from itself or its name; a `ConfigError` if there is none."""
     candidate: object = game
     if isinstance(game, str):
         if game in GAMES:
             return GAMES[game]
         if game not in game_names():
-            raise ConfigError(f"there is no game {shown(game)}; known are {choices(game, game_names())}")
+            raise ConfigError(f"there is no game {brief(game)}; known are {choices(game, game_names())}")
         candidate = import_object(BUILT_IN[game]) if game in BUILT_IN else declared(ENTRY_POINTS)[game].load()
     if not isinstance(candidate, GameFunction):
-        raise ConfigError(f"a game is a function with the decorator mars_env.game, not {shown(candidate)}")
+        raise ConfigError(f"a game is a function with the decorator mars_env.game, not {brief(candidate)}")
     return candidate
 
 
@@ -154,7 +145,7 @@ def spec(
     endings = [game for game in game_names() if name.endswith(f"-{game}")]
     if not endings:
         games = f"known games are {', '.join(game_names())}{_hint(name)}"
-        raise ConfigError(f"the id {shown(env_id)} is not of the form <problem set>-<game>; {games}")
+        raise ConfigError(f"the id {brief(env_id)} is not of the form <problem set>-<game>; {games}")
     ending = max(endings, key=len)
     return EnvSpec(name[: -len(ending) - 1], ending, module, settings)
 

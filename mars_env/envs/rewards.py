@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from mars_env.checks import finite
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Problem, Reward, Tree, Turn, Verdict
 
 REWARD_FAULT = "reward_fault"
@@ -79,10 +79,10 @@ def checked_team_rewards(answer: object, tree: Tree) -> tuple[dict[str, float | 
     A ValueError if it is not a mapping, or names a turn that the tree does not have.
     """
     if not isinstance(answer, Mapping):
-        raise ValueError(f"it gave {shown(answer)} where rewards by turn id were asked for")
+        raise ValueError(f"it gave {brief(answer)} where rewards by turn id were asked for")
     turn_ids = {turn.id for turn in tree.turns}
     if strange := next((turn_id for turn_id in answer if turn_id not in turn_ids), None):
-        raise ValueError(f"it names the turn {shown(strange)}, which the tree does not have")
+        raise ValueError(f"it names the turn {brief(strange)}, which the tree does not have")
     rewards: dict[str, float | None] = {}
     faults: dict[str, str] = {}
     for turn_id, reward in answer.items():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from mars_env.errors import ConfigError, MarsError
 from mars_env.lazy import import_object
-from mars_env.text import choices, raised, shown
+from mars_env.text import brief, choices, raised
 from mars_env.types import Action, Grade, Observation, Problem, role_of
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ class Rules:
         except Exception as error:  # a user's function may raise anything
             self._fail(state.live, f"parse= raised {raised(error)}", error)
         if not isinstance(parsed, Mapping):
-            self._fail(state.live, f'parse= returns a mapping such as {{"choice": 1}}, not {shown(parsed)}')
+            self._fail(state.live, f'parse= returns a mapping such as {{"choice": 1}}, not {brief(parsed)}')
         return parsed
 
     def apply(
@@ -339,11 +339,11 @@ class Rules:
         if isinstance(pending, End):
             return pending
         if not isinstance(pending, Ask):
-            self._fail(live, f"it yields ask(...), not {shown(pending)}")
+            self._fail(live, f"it yields ask(...), not {brief(pending)}")
         places = self._places.get(pending.role)
         if places is None:
             there = choices(pending.role, self.roles)
-            self._fail(live, f"it asks {shown(pending.role)}, and its agents are {there}")
+            self._fail(live, f"it asks {brief(pending.role)}, and its agents are {there}")
         self._validate_fields(live, pending, self._empty[places[0]])
         if state.depth >= self.max_turns:
             self._fail(live, f"it asks {pending.role} for a turn after its max_turns = {self.max_turns}")
@@ -353,9 +353,9 @@ class Rules:
         for name, value in request.fields.items():
             if name not in fields:
                 there = choices(name, fields)
-                self._fail(live, f"{request.role} has no field {shown(name)}; its fields are {there}")
+                self._fail(live, f"{request.role} has no field {brief(name)}; its fields are {there}")
             if not isinstance(value, str | int):
-                self._fail(live, f"the field {name!r} is a string or an integer, not {shown(value)}")
+                self._fail(live, f"the field {name!r} is a string or an integer, not {brief(value)}")
 
     def _fail(self, live: Play | None, why: str, cause: Exception | None = None) -> NoReturn:
         raise ConfigError(f"{self.game.where(live)}: {why}") from cause

@@ -12,7 +12,7 @@ from mars_env.grading.code.extract import asked_names, extract_program
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.parser import read_integer
 from mars_env.sync import awaitable
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Problem, Ratings, RewardModel, Turn
 
 VOTED = ("math", "code")
@@ -62,8 +62,6 @@ class Vote:
     among programs with the same outputs, and where the problem shows no inputs, by their text with white
     space normalized. Candidates without an answer, or whose program fails, have no vote.
 
-    With `by_text`, programs are compared by their text only, and none is run.
-
     Example:
         >>> from mars_env.sync import run_sync
         >>> from mars_env.types import Action
@@ -73,14 +71,12 @@ class Vote:
         '1'
     """
 
-    by_text: bool = False
-
     async def choose(self, problem: Problem, candidates: Sequence[Turn], seed: int) -> Choice:
         """The first candidate that gives the most frequent answer; without any answer, the first."""
         texts = [turn.text for turn in candidates]
         names = asked_names(problem.reference)
         programs = [answer_key("code", text, *names) for text in texts] if problem.kind == "code" else []
-        cast = programs if self.by_text and programs else await cast_votes(problem, texts)
+        cast = await cast_votes(problem, texts)
         ranked = _most_frequent(range(len(cast)), cast)
         if ranked and programs:
             ranked = _most_frequent(ranked, programs) or ranked
@@ -99,7 +95,7 @@ def _most_frequent(indices: Sequence[int], votes: Sequence[Hashable | None]) -> 
 async def cast_votes(problem: Problem, texts: Sequence[str]) -> list[Hashable | None]:
     """What solutions of a problem vote for: see `Vote`. A ModelError if programs could not be run."""
     if problem.kind not in VOTED:
-        raise ConfigError(f"problems of the kind {shown(problem.kind)} have no answers to count in a vote")
+        raise ConfigError(f"problems of the kind {brief(problem.kind)} have no answers to count in a vote")
     from mars_env.grading import grader_for  # brings the sandbox
     from mars_env.grading.code.grader import CodeGrader, has_inputs
 
@@ -136,7 +132,7 @@ async def rated(model: RewardModel, statement: str, texts: Sequence[str], seed: 
     answer = model.rate(statement, texts, seed)  # a user's may return anything
     ratings: Any = await awaitable(answer, f"{type(model).__name__}.rate()")
     if not isinstance(ratings, Ratings):
-        raise ModelError(f"a reward model gives Ratings, but gave {shown(ratings)}")
+        raise ModelError(f"a reward model gives Ratings, but gave {brief(ratings)}")
     if len(ratings.scores) != len(texts):
         raise ModelError(f"the reward model gave {len(ratings.scores)} ratings of {len(texts)} texts")
     with explained(ModelError, "a reward model rates in [0, 1] and counts its tokens", ValueError):

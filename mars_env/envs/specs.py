@@ -17,19 +17,10 @@ if TYPE_CHECKING:
 class EnvSpec:
     """What is asked for: a problem set, a game, and parts that replace those of the game.
 
-    One value for `mars_env.make`, `evaluate`, training, the command line and worker processes. Parts named by
-    a string (``"module:attribute"``) travel anywhere. `mars_env.envs.make_game` makes the parts.
-
-    Attributes:
-        problems: Name of the problem set, or path of a problem file; empty where they come from elsewhere.
-        game: The game, or its name.
-        module: Imported first, to register what is the user's own.
-        settings: Settings of the game.
-        rewards: Step rewards by role that replace those of the game.
-        team_reward: Rewards that need the whole tree, given at its end.
-        grader: Replaces the grader for the problems' kind.
-        grower: Replaces that of the game.
-        turn_timeout: Seconds that an agent may take for a turn; None for no limit.
+    One value for `mars_env.make`, whose arguments have these names, for `evaluate`, training, the command
+    line and worker processes. Parts named by a string (``"module:attribute"``) travel anywhere. `problems` is
+    a set's name or a file, empty where they come from elsewhere; `module` is imported first, to register what
+    is the user's own; `turn_timeout` is in seconds.
     """
 
     problems: str

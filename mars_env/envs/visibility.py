@@ -7,19 +7,8 @@ training alone: their trees have no answer. SPELL's Verifier reads the answer th
 not the reference of a problem set.)
 
 A submission is judged twice. Its *grade* is the truth: the reference, all tests. Its *search grade* is what
-may be seen: from a second grader that gets the problem without its secrets, or, under the exception, the
-grade itself. Five values go from a judgement to something that decides, each through one function here:
-
-| goes to | what | function |
-|---|---|---|
-| the second grader | the problem, of its reference the public tests alone | `visible_problem` |
-| the record | score, feedback and cost of the search grade | `search_record` |
-| the search | search score and cost of a turn | `search_result` |
-| the final choice | turns without grades and rewards | `visible_turns` |
-| the next agent | the feedback | `next_state` |
-
-`Visibility` says what is visible in a game; `VisibilitySettings` is how a user says it. Where nothing is
-searched, feedback alone is visible.
+may be seen: from a second grader, which gets a `visible_problem`, or, under the exception, the grade itself.
+What goes on from there passes `search_record`, `search_result`, `visible_turns` or `next_state`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +22,7 @@ from mars_env.envs.rules import Rules, State
 from mars_env.envs.search_graders import AnswerGrader, RewardModelGrader, VerifierGrader, public_grader
 from mars_env.envs.selection import VOTED, First, Highest, Selection, Vote
 from mars_env.errors import ConfigError
-from mars_env.text import counted, shown
+from mars_env.text import brief, counted
 from mars_env.types import Agent, Grade, Grader, Problem, RewardModel, Turn, Verdict
 
 T = TypeVar("T")
@@ -109,14 +98,14 @@ class Visibility:
         elif self.sees == "answers" and isinstance(self.selection, First):
             how = "set final='vote', verifier=, reward_model= or search_grader="
             why = f"nothing tells this search how good an answer is: {how}, {oracle}"
-        elif self.sees == "grade" and not all(map(has_reference, problems)):
+        elif self.sees == "grade" and any(p.reference is None for p in problems):
             why = "this search sees grades, and a problem without a reference has none: leave out oracle=True"
         elif self.sees == "public" and (
             bare := [problem.id for problem in problems if not public_tests(problem)]
         ):
             other = f"set sees='verifier' or 'reward-model', {oracle}"
             advice = other if self.searched else "leave out public_feedback"
-            none = f"{counted(len(bare), 'problem')} without any, such as {shown(bare[0])}"
+            none = f"{counted(len(bare), 'problem')} without any, such as {brief(bare[0])}"
             why = f"public tests are all that may be seen here, and there is {none}: {advice}"
         else:
             return
@@ -141,11 +130,6 @@ def visible_problem(problem: Problem, truncated: bool = False) -> Problem:
     return Problem(problem.id, problem.statement, reference, problem.kind, metadata)
 
 
-def has_reference(problem: Problem) -> bool:
-    """Whether there is something to compare answers with; a question has nothing."""
-    return problem.reference is not None
-
-
 def public_tests(problem: Problem) -> list[Mapping[str, object]]:
     """The public tests of a code problem."""
     tests = _tested(problem).get("tests")
@@ -156,7 +140,7 @@ def public_tests(problem: Problem) -> list[Mapping[str, object]]:
 
 def _tested(problem: Problem) -> Mapping[str, Any]:
     """The reference of a code problem, or the examples of one without; empty where there is neither."""
-    reference = problem.reference if has_reference(problem) else problem.metadata.get(EXAMPLES)
+    reference = problem.metadata.get(EXAMPLES) if problem.reference is None else problem.reference
     return reference if problem.kind == "code" and isinstance(reference, Mapping) else {}
 
 
@@ -267,7 +251,7 @@ class VisibilitySettings(BaseModel):
         if final == "reward-model":
             return Highest(_require_part(self.reward_model, "final='reward-model'", "reward_model"))
         if final == "vote" and kind not in VOTED:
-            raise ConfigError(f"final='vote' counts answers, which problems of the kind {shown(kind)} lack")
+            raise ConfigError(f"final='vote' counts answers, which problems of the kind {brief(kind)} lack")
         return Vote() if final == "vote" else First()
 
 

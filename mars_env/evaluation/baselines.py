@@ -105,12 +105,8 @@ def majority_vote(
 ) -> Baseline:
     """A vote of as many samples as the System's tokens buy, exact over all subsets of a pool (`maj_at_k`).
 
-    Args:
-        system: The team's trees.
-        pool: Trees whose root turns are independent attempts, at least as many a problem as the vote needs.
-        answer_of: What a turn votes for.
-        voted_by: What that is, for the table.
-        name: What the agent did, for the table.
+    The pool's root turns are independent attempts, at least as many a problem as the vote needs. `answer_of`
+    says what a turn votes for, `voted_by` what that is, for the table.
 
     Raises:
         ConfigError: The problems differ, or the pool is too small for most of them.

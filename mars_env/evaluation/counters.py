@@ -54,21 +54,12 @@ class Share(NamedTuple):
 class Snapshot:
     """What a run has done so far.
 
-    Attributes:
-        episodes: Finished trees, those of an earlier run that this one continues included.
-        total: How many are to be played, if that is known.
-        turns: Finished turns, those of unfinished trees included.
-        read_tokens: Tokens that models read in these turns.
-        sampled_tokens: Tokens that they sampled.
-        cost: What these cost; None without prices, or if a policy has none.
-        accuracy: Share of the finished episodes whose answer is right; None before the first.
-        correct: By role: share of its graded turns that are right.
-        accepts: By role: share of its verdicts that say Correct.
-        faults: By reason: discarded trees.
-        unknown: By reason: grades UNKNOWN.
-        seconds: Since the start.
-        turns_per_second: Over the last `WINDOW` seconds, as is `tokens_per_second` (sampled ones).
-        seconds_left: At the speed so far; None if there is no total, or no tree is finished.
+    Finished trees (`episodes`), those of an earlier run that this one continues included, of a `total`, and
+    the finished turns, with the tokens that models read and sampled in them and what these cost. `accuracy`
+    is the share of finished episodes whose answer is right; `correct` that of right graded turns and
+    `accepts` that of verdicts "Correct", by role; `faults` are discarded trees and `unknown` grades UNKNOWN,
+    by reason. Rates are over the last `WINDOW` seconds. None: not known, as without prices, a total, or a
+    finished tree.
     """
 
     episodes: int
@@ -109,12 +100,6 @@ class Counters:
     """Counts the turns and trees of a run as they are finished.
 
     Pass `count_turns` as `on_turns` and `count_tree` as `on_tree`. Snapshots may be taken in any thread.
-
-    Args:
-        total: How many trees are to be played.
-        finished: How many of them an earlier, interrupted run has finished.
-        prices: Of a million tokens, by policy.
-        clock: Seconds; they only need to grow.
 
     Example:
         >>> from mars_env.types import Action, Problem
@@ -234,11 +219,6 @@ async def logged(counters: Counters, destination: Logger | None, every: float = 
     """While this is open, snapshots go to a logger, and the last one at the end.
 
     The step is the number of finished turns. What the logger raises is a warning; the run goes on.
-
-    Args:
-        counters: What is logged.
-        destination: Gets the metrics; closed at the end. None: nothing is logged.
-        every: Seconds between two logs.
     """
     if destination is None:
         yield

@@ -1,8 +1,6 @@
 """What a run says in metrics: accuracies, precision and recall, fixes and breaks, cost.
 
-Every metric is a numerator and a denominator for each problem; its value is the ratio of their sums
-(`statistics.ratio`). `docs/evaluation.md` defines each one. A grade UNKNOWN is left out of every rate and
-counted by its reason.
+`docs/evaluation.md` defines each one. A grade UNKNOWN is left out of every rate and counted by its reason.
 """
 
 import math
@@ -33,7 +31,7 @@ from mars_env.evaluation.trees import (
     sampled_tokens,
     system_right,
 )
-from mars_env.text import logger, one_line, raised, shown
+from mars_env.text import brief, logger, one_line, raised
 from mars_env.types import Tree, Turn
 
 log = logger(__name__)
@@ -121,11 +119,11 @@ def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "
         >>> remove_metric("answer_length")
     """
     if not name.isidentifier() or name in TITLES:
-        raise ConfigError(f"a metric's name is a word that the library does not use, not {shown(name)}")
+        raise ConfigError(f"a metric's name is a word that the library does not use, not {brief(name)}")
     if not callable(of):
-        raise ConfigError(f"the metric {name!r} needs a function of a tree, not {shown(of)}")
+        raise ConfigError(f"the metric {name!r} needs a function of a tree, not {brief(of)}")
     if scale not in ("rate", "amount", "value"):
-        raise ConfigError(f"the metric {name!r}: a scale is 'rate', 'amount' or 'value', not {shown(scale)}")
+        raise ConfigError(f"the metric {name!r}: a scale is 'rate', 'amount' or 'value', not {brief(scale)}")
     _REGISTERED[name] = (_guarded(name, of, scale), title or name, scale)
 
 

@@ -61,15 +61,9 @@ class LocalPlay:
 class Plan:
     """What is played, and how often.
 
-    Attributes:
-        title: The environment's id.
-        game: The game, as this process plays it; `make_game` makes it in any process.
-        problems: Endless ones are cut to `GENERATED_LIMIT` unless cut already.
-        samples: Episodes of each problem (the n of avg@n).
-        concurrency: Episodes at once; has no influence on what comes out.
-        baselines: Whether one agent alone is given the System's tokens too.
-        config: What else identifies the run: of `mars_env.api.described_spec`.
-        prices: Of a million tokens, by policy; with them the report says what the run costs.
+    `samples` are episodes of each problem (the n of avg@n). `config`, of `mars_env.api.described_spec`, is
+    what else identifies the run; `concurrency` has no influence on what comes out. Prices are of a million
+    tokens.
     """
 
     title: str

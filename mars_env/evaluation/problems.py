@@ -7,7 +7,7 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import known_verdicts
 from mars_env.grading.rubrics.rubric import RUBRIC
 from mars_env.problems import ProblemSet
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Tree
 
 
@@ -33,14 +33,14 @@ def require_same_problems(a: Sequence[Tree], b: Sequence[Tree], names: tuple[str
 
 def _some(keys: set[str]) -> str:
     first = sorted(keys)[:3]
-    return f"such as {', '.join(map(shown, first))}"
+    return f"such as {', '.join(map(brief, first))}"
 
 
-def drop_solved(problems: ProblemSet, trees: Iterable[Tree], share: float = 0.5) -> ProblemSet:
-    """The problems that are solved in less than a share of the tries: the others teach little.
+def drop_solved(problems: ProblemSet, trees: Iterable[Tree]) -> ProblemSet:
+    """The problems that are solved in less than half of the tries: the others teach little.
 
     A try is a graded turn of known verdict. A problem without one is left out, too. PromptCoT 2.0 (arXiv
-    2509.19894) drops what is solved in at least half of 8 tries.
+    2509.19894) does it with 8 tries.
 
     Example:
         >>> from mars_env.types import Action, Grade, Problem, Turn
@@ -53,10 +53,8 @@ def drop_solved(problems: ProblemSet, trees: Iterable[Tree], share: float = 0.5)
         >>> [p.id for p in drop_solved(problems, [tried("a", 1, 0), tried("b", 1, 0, 0)])]
         ['b']
     """
-    if not 0 < share <= 1:
-        raise ConfigError(f"a share must be in (0, 1], got {share}")
     verdicts: dict[str, list[bool]] = {}
     for tree in trees:
         verdicts.setdefault(tree.problem.id, []).extend(known_verdicts(tree.turns))
-    hard = {id for id, right in verdicts.items() if right and sum(right) < share * len(right)}
+    hard = {id for id, right in verdicts.items() if right and 2 * sum(right) < len(right)}
     return problems.filter(lambda problem: problem.id in hard)

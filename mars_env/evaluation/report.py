@@ -30,16 +30,7 @@ class MetricEstimate(BaseModel, frozen=True, extra="forbid"):
 
 
 class RunDescription(BaseModel, frozen=True, extra="forbid"):
-    """What a report says of a run that its trees do not.
-
-    Attributes:
-        title: The environment, e.g. ``"aime-solve-verify-correct"``.
-        problem_set: Name of the problem set.
-        generated: Whether its problems were generated; shown wherever the name is.
-        seed: The run's seed.
-        rewards: The reward functions that replaced those of the rules, by role.
-        commit: Of the code that played; None outside of a git checkout.
-        versions: Of the libraries that decide the metrics.
+    """What a report says of a run that its trees do not, with the commit and libraries that made it.
 
     Example:
         >>> RunDescription(title="t", problem_set="aime", generated=True).set_name
@@ -179,15 +170,10 @@ def build_report(
     notes: Sequence[str] = (),
     prices: Prices | None = None,
 ) -> Report:
-    """The report of a run's trees.
+    """The report of a run's trees, several a problem, and of what they do not say.
 
-    Args:
-        trees: Every tree of the run, several a problem.
-        about: What the trees do not say.
-        answer_of: What a turn votes for; without it there is no maj@k.
-        baselines: From `mars_env.evaluation.baselines`.
-        notes: What a reader must know, shown before the notes on what was left out.
-        prices: Of a million tokens read and sampled, by policy, from `mars_env.evaluation.costs`.
+    Without `answer_of` (what a turn votes for) there is no maj@k. `notes` stand before those on what was left
+    out; prices are of a million tokens read and sampled, by policy.
     """
     groups = by_problem(trees)
     metrics = measure(trees, answer_of)

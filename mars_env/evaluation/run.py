@@ -13,7 +13,7 @@ from mars_env.evaluation.provenance import Provenance, provenance, versions
 from mars_env.evaluation.report import REPORT, Report, RunDescription, build_report
 from mars_env.evaluation.trees import final_answer
 from mars_env.files import write_atomically, writing
-from mars_env.text import counted, logger, shown
+from mars_env.text import brief, counted, logger
 from mars_env.types import Tree
 
 log = logger(__name__)
@@ -67,7 +67,7 @@ def _validate(plan: Plan, play: Play) -> None:
     game = plan.game
     ungraded = [problem.id for problem in plan.problems if not game.can_grade(problem)]
     if ungraded:
-        number = f"{counted(len(ungraded), 'problem')} without a reference, such as {shown(ungraded[0])}"
+        number = f"{counted(len(ungraded), 'problem')} without a reference, such as {brief(ungraded[0])}"
         raise ConfigError(f"{number}, cannot be graded: give another grader, or use mars_env.solve")
     if game.visibility is not None:
         game.visibility.validate_problems(plan.problems)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from mars_env.envs.visibility import SEARCH_UNKNOWN
 from mars_env.errors import ConfigError
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Tree, Turn, Verdict
 
 AnswerOf = Callable[[Turn], Hashable | None]
@@ -91,19 +91,15 @@ def rounds(tree: Tree) -> int:
 
 
 def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
-    """The trees of each problem, problems in the order of their first tree.
-
-    Raises:
-        ConfigError: If a tree is there twice, or one problem id stands for two problems.
-    """
+    """The trees of each problem, in their order; a `ConfigError` if a tree or a problem is there twice."""
     groups: dict[str, list[Tree]] = {}
     if len(ids := Counter(tree.id for tree in trees)) < len(trees):
-        twice = shown(ids.most_common(1)[0][0])
+        twice = brief(ids.most_common(1)[0][0])
         raise ConfigError(f"the tree {twice} is there twice; pass each tree of a run once")
     for tree in trees:
         group = groups.setdefault(tree.problem.id, [])
         if group and group[0].problem.statement != tree.problem.statement:
-            twice = shown(tree.problem.id)
+            twice = brief(tree.problem.id)
             raise ConfigError(f"the id {twice} is that of two problems: evaluate their sets separately")
         group.append(tree)
     return groups

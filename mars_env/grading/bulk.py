@@ -14,7 +14,7 @@ from mars_env.errors import ConfigError, explained
 from mars_env.files import atomic_draft, jsonl_rows, writing
 from mars_env.grading import grader_for
 from mars_env.sync import call_async, end_tasks, only_own_cancellation, run_sync
-from mars_env.text import describe_error, shown
+from mars_env.text import brief, describe_error
 from mars_env.types import Grade, Grader, Problem
 
 
@@ -87,7 +87,7 @@ def _read_rows(path: Path, problems: Mapping[str, Problem]) -> Iterator[tuple[Pr
             with explained(ConfigError, place, ValidationError):
                 row = _Row.model_validate(values)
             if row.problem_id not in problems:
-                raise ConfigError(f"{place}: problem_id: there is no problem {shown(row.problem_id)}")
+                raise ConfigError(f"{place}: problem_id: there is no problem {brief(row.problem_id)}")
             yield problems[row.problem_id], row.completion
 
 
@@ -109,7 +109,7 @@ def _verdict_row(problem: Problem, grade: Grade) -> dict[str, Any]:
 def _written(grade: object) -> Grade:
     """What is written of a grader's answer: UNKNOWN, unless it is a `Grade` that a row can hold."""
     if not isinstance(grade, Grade):
-        return Grade.unknown(f"the grader returned {shown(grade)}, not a Grade")
+        return Grade.unknown(f"the grader returned {brief(grade)}, not a Grade")
     try:
         json.dumps(dict(grade.details), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

@@ -96,13 +96,8 @@ class Scaffolded:
     (``train_on="plain"``): the ratio is RuscaRL's, ``pi(o|q) / pi_old(o|q)``, o being the output and q the
     plain prompt. With ``train_on="read"`` it is ``pi(o|q, scaffold) / pi_old(o|q, scaffold)``.
 
-    Args:
-        agent: Who plays; its prompt is the plain one.
-        scaffold: How much is shown; by default as RuscaRL does.
-        rubric: As the grader's: for all problems, or None if each problem has its own. Without one, the
-            agent plays as it is. Criteria without a text are not shown.
-        train_on: Which prompt is trained on.
-        show: Puts criteria into a prompt; by default `with_criteria`.
+    The rubric is as the grader's: for all problems, or None if each problem has its own. Without one, the
+    agent plays as it is. Criteria without a text are not shown.
 
     Raises:
         ConfigError: The agent's model does not tell a prompt's token ids, the agent has tools, or there is no
@@ -147,11 +142,7 @@ class Scaffolded:
     async def act_in_training(
         self, observation: Observation, n: int, seed: int, ask: TrainingAsk
     ) -> list[Action]:
-        """One group: each sample with its own share of the rubric.
-
-        Raises:
-            ConfigError: The problem's rubric cannot be read, or the scaffold does not fit the group.
-        """
+        """One group, each sample with its share of the rubric; a `ConfigError` if that cannot be made."""
         rubric = self._rubric or Rubric.of(ask.problem)
         criteria = [] if rubric is None else [c for c in rubric.criteria if c.text.strip()]
         plain = self.agent.prompt(observation)

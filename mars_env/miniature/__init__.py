@@ -1,8 +1,4 @@
-"""The miniature: a transformer of 165 thousand parameters that plays solve-verify-correct on arithmetic.
-
-One processor core trains it with MarsRL within a minute; studies/miniature.md says what it shows, and what it
-does not.
-"""
+"""The miniature: a transformer of 165 thousand parameters that plays solve-verify-correct on arithmetic."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final

@@ -39,14 +39,9 @@ def prompt(role: str, observation: Observation) -> str:
 class MiniatureAgent:
     """One role of the miniature team.
 
-    Args:
-        role: ``"solver"``, ``"verifier"`` or ``"corrector"``.
-        model: A model of the miniature's checkpoint.
-        policy: Name of the weights; by default the model's.
-        temperature: Sampling temperature.
-        max_tokens: Hard limit of one completion; by default the role's own (`LIMITS`).
-        overflow: What happens if the model's context is too small, as in `Sampling`.
-        forced: One piece with which every completion starts. It is not sampled, but counts towards the limit.
+    It speaks as a ``"solver"``, ``"verifier"`` or ``"corrector"``; `max_tokens` is by default the role's own
+    limit. Every completion starts with the piece `forced`, which is not sampled, but counts towards the
+    limit.
 
     Raises:
         ConfigError: The role is another one, or `forced` is not a piece of the language.

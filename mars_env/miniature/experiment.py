@@ -6,8 +6,6 @@ from pathlib import Path
 
 from mars_env.api import load_problems
 from mars_env.envs import Game, solve_verify_correct
-from mars_env.evaluation.metrics import estimates, measure
-from mars_env.evaluation.statistics import Estimate
 from mars_env.grading import grader_for
 from mars_env.loggers import Logger
 from mars_env.miniature import load
@@ -83,8 +81,3 @@ async def evaluate_team(
     game = Game(solve_verify_correct(**recipe.inference), grader_for("math"))
     jobs = [Job(problem, 0) for problem in held_out(seed, recipe)]
     return await collect(game, team.agents(recipe, forced), jobs, seed=seed, concurrency=len(jobs))
-
-
-def metrics_of(trees: Sequence[Tree]) -> dict[str, Estimate]:
-    """All metrics of some trees with their intervals, by name."""
-    return estimates(measure(trees), [tree.problem.id for tree in trees])

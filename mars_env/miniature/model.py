@@ -1,8 +1,7 @@
 """The miniatures' transformers and tokenizers: ordinary Hugging Face Qwen3 models, very small ones."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -25,13 +24,7 @@ class ModelSize:
 def build_tokenizer(
     vocabulary: Sequence[str] = VOCABULARY, special: Sequence[str] = SPECIAL, pattern: str = PATTERN
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer: one token for each piece of the language; anything else becomes the padding token.
-
-    Args:
-        vocabulary: All tokens in the order of their ids.
-        special: Tokens that are left out of strings; padding and end come first.
-        pattern: A regular expression that finds the other tokens.
-    """
+    """The tokenizer: one token for each piece of the language; anything else becomes the padding token."""
     ids = {token: i for i, token in enumerate(vocabulary)}
     core = Tokenizer(models.WordLevel(ids, unk_token=PAD))
     core.pre_tokenizer = pre_tokenizers.Split(Regex(f"{pattern}|."), behavior="isolated")
@@ -84,29 +77,3 @@ def build_model(
                     std *= (2 * config.num_hidden_layers) ** -0.5
                 weight.normal_(0.0, std, generator=random)
     return model
-
-
-def updates(
-    module: torch.nn.Module, steps: int, peak: float, *, warmup: float = 100, clip: float = 1.0, **adamw: Any
-) -> Iterator[int]:
-    """AdamW updates of a warm start: the body of the loop computes the gradients of one update.
-
-    Args:
-        module: What is trained, in place.
-        steps: Updates.
-        peak: The highest learning rate, after `warmup` updates; then it falls linearly to a twentieth.
-        warmup: Updates until the peak.
-        clip: Greatest norm of the gradients.
-        adamw: Further settings of `torch.optim.AdamW`; betas are 0.9 and 0.98.
-
-    Yields:
-        The number of the update, from 0.
-    """
-    optimiser = torch.optim.AdamW(module.parameters(), lr=peak, betas=(0.9, 0.98), **adamw)
-    for step in range(steps):
-        for group in optimiser.param_groups:
-            group["lr"] = peak * min(1.0, (step + 1) / warmup) * (1 - 0.95 * step / steps)
-        optimiser.zero_grad()
-        yield step
-        torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
-        optimiser.step()

@@ -1,12 +1,8 @@
 r"""The miniature's language: a token stream for the model, texts for everything else.
 
-The model reads and writes a compact stream of 35 tokens: digits, the letters of the variables, and a
-few pieces of text such as ``" ok\n"`` or ``"\nCorrectness: Wrong"``. In the stream numbers are
-written with their last digit first, since addition starts there; texts have them in the ordinary order.
-`flip` converts in both directions, so an ordinary tokenizer makes the stream, and nothing is lost between the
-model and the environment.
-
-A solution, and a report on it that finds its second step wrong:
+The stream has 35 tokens: digits, letters of variables, and pieces such as ``" ok\n"``. Its numbers have their
+last digit first, since addition starts there; `flip` converts in both directions. A solution, and a report
+on it that finds its second step wrong:
 
     a: = 882                      Check:
     b: - 27 = 854                 a: = 882 | 882 ok

@@ -15,7 +15,7 @@ from mars_env.checks import logprobs as checked_logprobs
 from mars_env.gate import without_surrogates
 from mars_env.models.requests import NO_LIMIT
 from mars_env.net import UNREADABLE
-from mars_env.text import one_line, shown
+from mars_env.text import brief, one_line
 from mars_env.types import Completion, FinishReason, Message, Sampling
 
 _MOST_ERROR = 65_536
@@ -181,7 +181,7 @@ def _finish_reason(word: object) -> FinishReason:
     reason = _FINISH_REASONS.get(str(word).lower().partition(":")[0].strip())
     if reason is None:
         advice = "a word for a good end belongs into the list in mars_env.models.openai_dialect"
-        raise ValueError(f"the server broke the completion off: finish_reason {shown(word)}; {advice}")
+        raise ValueError(f"the server broke the completion off: finish_reason {brief(word)}; {advice}")
     return reason
 
 

@@ -9,7 +9,7 @@ from mars_env.errors import ConfigError, ModelError
 from mars_env.models.http import CONTROL, HTTPModel
 from mars_env.models.openai_dialect import keeps_logprobs
 from mars_env.net import UNREADABLE
-from mars_env.text import logger, one_line, shown, suggestion
+from mars_env.text import brief, logger, one_line, suggestion
 from mars_env.types import Agent, Sampling
 
 log = logger(__name__)
@@ -96,7 +96,7 @@ async def _check(model: HTTPModel) -> None:
     listed = {name for _, names in there for name in names}
     if listed and model.model_name not in listed:
         names = one_line(", ".join(sorted(listed)), 300)
-        name = shown(model.model_name)
+        name = brief(model.model_name)
         log.warning("the server answers to the model name %s, but lists only %s: check it", name, names)
 
 
@@ -109,7 +109,7 @@ async def _probe(model: HTTPModel, names: list[str]) -> None:
             raise
         listed = one_line(", ".join(names), 300)
         hint = suggestion(model.model_name, names)
-        lacks = f"the server has no model {shown(model.model_name)}; it has {listed}{hint}"
+        lacks = f"the server has no model {brief(model.model_name)}; it has {listed}{hint}"
         raise ConfigError(f"{lacks} ({error})") from error
     if model.exact and not completion.trainable:
         lacks = "log-probabilities" if completion.token_ids and completion.prompt_ids else "token ids"

@@ -24,11 +24,8 @@ def arithmetic_problems(
     uniform and its size uniform in 0 to 99. Metadata: ``start``; ``terms``, the signed integers;
     ``signs``, 1 or -1 for each term (to distinguish "+ 0" from "- 0"); ``level``, the number of terms.
 
-    Args:
-        seed: The set's seed.
-        split: ``"train"`` (the default) or ``"test"``; no statement is in both.
-        min_terms: The smallest number of terms.
-        max_terms: The largest number of terms, at most 25 (the letters b to z).
+    No statement is in both splits, ``"train"`` (the default) and ``"test"``. There are at most 25 terms: b to
+    z.
 
     Raises:
         ConfigError: The limits are invalid, or the split is unknown.

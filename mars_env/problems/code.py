@@ -42,11 +42,7 @@ def is_code_row(row: Row) -> bool:
 
 
 def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
-    r"""A set of code problems from a jsonl or parquet file, or from all of them in a folder.
-
-    Args:
-        path: Its rows may have any form that `code_problem_from_row` accepts.
-        licence: Recorded for reports.
+    r"""A set from a jsonl or parquet file, or a folder of them, with rows for `code_problem_from_row`.
 
     Raises:
         ProblemError: A row is bad (the message gives file, line and field), or there is none.
@@ -62,13 +58,7 @@ def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
 def code_problem_from_row(
     row: Row, *, default_id: str | None = None, source: str = "", licence: str = "unknown"
 ) -> Problem:
-    """A code problem from a row of any known form.
-
-    Args:
-        row: See `docs/code-grading.md` for the forms.
-        default_id: The id if the row has none.
-        source: Where the row comes from, for the metadata.
-        licence: The row's licence, for the metadata.
+    """A code problem from a row of any form that `docs/code-grading.md` lists.
 
     Raises:
         BadField: A field is missing or cannot be used; a `ValueError`. `Untestable`: there are no tests.

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.problems.problem_set import ENDLESS, ProblemSet
 from mars_env.seeds import derive_seed
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Problem
 
 Split = Literal["train", "test"]
@@ -88,14 +88,8 @@ def generated_set(
 ) -> ProblemSet:
     """An endless embedded set.
 
-    Args:
-        name: The set's name.
-        make: Draws one problem.
-        seed: The set's seed.
-        split: ``"train"`` (also for None) or ``"test"``; no statement is in both, whatever the seeds.
-        label: The first part of every id: the name (by default), and the options that change the problems.
-        notes: As in `ProblemSet`.
-        reference_field: As in `ProblemSet`.
+    The split is ``"train"`` (also for None) or ``"test"``; no statement is in both, whatever the seeds. The
+    label is the first part of every id: the name (by default), and the options that change the problems.
 
     Raises:
         ConfigError: The split is unknown, or the seed is not an integer.
@@ -112,7 +106,7 @@ def generated_set(
         raise ConfigError(f"the problem set {name!r} has the splits 'train' and 'test', not {split!r}")
     value: object = seed
     if type(value) is bool or not isinstance(value, Integral):  # "1" would give other problems than 1
-        raise ConfigError(f"the seed of a set must be an integer, got {shown(value)}")
+        raise ConfigError(f"the seed of a set must be an integer, got {brief(value)}")
     chosen: Split = "test" if split == "test" else "train"
     label, seed = label or name, int(value)
     return ProblemSet(

@@ -24,21 +24,10 @@ HubConvert = Callable[[Row, int, str], Problem]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSet:
-    """One real set.
+    """One real set, at a pinned revision; ``"main"`` if none could be verified.
 
-    Attributes:
-        name: The set's name in this library.
-        repo: The dataset repository.
-        licence: SPDX identifier, or what the data card says or leaves open.
-        splits: Of each split, the number of its rows (a download of another size is rejected), or the
-            patterns of its data files: `datasets` no longer runs the script that some repositories contain.
-        default: The split that is loaded by default.
-        convert: Converts a row into a problem.
-        revision: The pinned commit; ``"main"`` if none could be verified.
-        config: The repository's configuration, if it has several.
-        builder: How `datasets` reads data files: ``"json"``, ``"parquet"`` or ``"arrow"``.
-        reference_field: The column that references are read from.
-        duplicates: Whether rows with the same statement are merged (see `read_problems`).
+    A split has the number of its rows (a download of another size is rejected), or the patterns of its data
+    files, which `builder` reads: `datasets` no longer runs the script that some repositories contain.
     """
 
     name: str
@@ -58,11 +47,9 @@ class HubSet:
     ) -> ProblemSet:
         """Load the set from the hub (or its local cache), or from a local copy.
 
-        Args:
-            seed: Has no effect: the order is the hub's.
-            split: One of `splits`.
-            source: A local jsonl or parquet file, or a folder of them, with the hub's columns; the
-                network is then not used. All of it is read, so it holds this split alone.
+        A `source` is a local jsonl or parquet file, or a folder of them, with the hub's columns; the network
+        is then not used. All of it is read, so it holds this split alone. The order is the hub's, whatever
+        the seed.
 
         Raises:
             ConfigError: No such split, or the folder has files that are named for another one.

@@ -13,7 +13,7 @@ from mars_env.problems.files import SUFFIXES, file_rows, load_file
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import Loader, find_loader, is_module_name, list_problem_sets
 from mars_env.problems.written import PROVENANCE
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Problem
 
 Check = Callable[[Problem], str | None]
@@ -56,7 +56,7 @@ def load_set(
         (100, True)
     """
     if not isinstance(name_or_path, str | Path):
-        raise ConfigError(f"a set's name or a file is loaded; make(problems=) takes {shown(name_or_path)}")
+        raise ConfigError(f"a set's name or a file is loaded; make(problems=) takes {brief(name_or_path)}")
     name = str(name_or_path)
     if is_path(name_or_path):
         if split is not None:

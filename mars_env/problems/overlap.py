@@ -46,15 +46,9 @@ class NGrams:
 def decontaminate(
     problems: ProblemSet, *protected: Iterable[str] | ProblemSet, n: int = 13
 ) -> tuple[ProblemSet, dict[str, str]]:
-    """Leave out the problems that share a run of n words with a protected text.
+    """Leave out the problems that share a run of n words with a protected text (PromptCoT 2.0: 13).
 
-    Args:
-        problems: What is to be trained on.
-        protected: Sets, or texts, that are to be tested on.
-        n: How many words in a row are too many. PromptCoT 2.0: 13.
-
-    Returns:
-        The other problems, and the shared run of words for each id that was left out.
+    Returns the others, and the shared run of words for each id that was left out.
 
     Raises:
         ConfigError: A set is endless, or n is below 1.

@@ -11,7 +11,7 @@ from typing import Any, Protocol, overload, runtime_checkable
 import numpy as np
 
 from mars_env.errors import ConfigError, ProblemError
-from mars_env.text import counted, shown
+from mars_env.text import brief, counted
 from mars_env.types import Problem
 
 ENDLESS = 10**9
@@ -44,15 +44,7 @@ class Source(Protocol):
 
 
 class Listed:
-    """Problems in memory.
-
-    Args:
-        problems: The problems, each with a different id.
-        places: Where each was read, in the same order; empty for problems made in code.
-
-    Raises:
-        ProblemError: Two problems share an id.
-    """
+    """Problems in memory, of different ids (else a `ProblemError`), and where each was read, or nothing."""
 
     def __init__(self, problems: Iterable[Problem], places: Sequence[str] = ()) -> None:
         self._problems = _checked(problems)
@@ -82,12 +74,12 @@ class Listed:
 def _checked(problems: object) -> tuple[Problem, ...]:
     """Problems in hand."""
     if isinstance(problems, str | Mapping) or not isinstance(problems, Iterable):
-        raise ConfigError(f"problems are a list of Problem values, not {shown(problems)}")
+        raise ConfigError(f"problems are a list of Problem values, not {brief(problems)}")
     listed = tuple(problems)
     for index, each in enumerate(listed):
         if not isinstance(each, Problem):
             advice = "make it one, Problem(id, statement, reference), or load a file of rows by load_problems"
-            raise ConfigError(f"problem {index} is {shown(each)}, not a Problem: {advice}")
+            raise ConfigError(f"problem {index} is {brief(each)}, not a Problem: {advice}")
     return listed
 
 
@@ -180,11 +172,7 @@ class ProblemSet(Sequence[Problem]):
         return self._source[self._index_of(problem_id)]
 
     def place(self, problem_id: str) -> str:
-        """Where a problem was read (``"p.jsonl, line 3"``), for error messages.
-
-        Raises:
-            KeyError: The set has no problem with this id.
-        """
+        """Where a problem was read (``"p.jsonl, line 3"``), for error messages; or a KeyError."""
         return self._source.place(self._index_of(problem_id))
 
     def split(self, sizes: float | Sequence[int], seed: int = 0) -> "tuple[ProblemSet, ...]":
@@ -242,11 +230,7 @@ class ProblemSet(Sequence[Problem]):
         return list(groups.values())
 
     def sample(self, rng: np.random.Generator, n: int = 1) -> tuple[Problem, ...]:
-        """Draw n different problems; two of them may have the same statement if the set has copies.
-
-        Args:
-            rng: The only source of randomness.
-            n: How many.
+        """Draw n different problems by `rng` alone; copies in the set may have the same statement.
 
         Raises:
             ConfigError: The set has fewer than n problems.

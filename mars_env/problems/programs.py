@@ -28,10 +28,7 @@ def programs_problems(
 ) -> ProblemSet:
     """The embedded programming problems, with two public tests each and the others private.
 
-    Args:
-        seed: Has no effect: the problems and their order are fixed.
-        split: ``"train"``, ``"test"`` (every fourth problem), or None for all.
-        level: 1, 2 or 3, or several of them; None for all.
+    They and their order are fixed. ``"test"`` is every fourth problem; None for all splits, or all levels.
 
     Raises:
         ConfigError: There is no such split or level.

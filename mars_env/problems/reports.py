@@ -6,16 +6,13 @@ exist, so nothing about them can be known without the documents.
 
 import random
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from mars_env.checks import require_integer
-from mars_env.errors import ConfigError
 from mars_env.problems.generated import MADE, Draft, generated_set
 from mars_env.problems.problem_set import ProblemSet
 
-_MAX_YEARS: Final = 20
+_YEARS: Final = 5
 DIVISIONS: Final = ("Paper", "Glass", "Timber", "Tools")
 _FIRST: Final = (
     "Alder", "Birch", "Cedar", "Dale", "Elm", "Fern", "Glen", "Heath", "Iris", "Juniper", "Kestrel",
@@ -28,32 +25,24 @@ _SECOND: Final = (
 _THIRD: Final = ("Mills", "Works", "Brothers", "Trading", "Holdings", "Partners", "Group", "Industries")
 
 
-def reports_problems(*, seed: int = 0, split: str | None = None, years: int = 5) -> ProblemSet:
+def reports_problems(*, seed: int = 0, split: str | None = None) -> ProblemSet:
     """The endless set of companies with their reports, for the game `spell`.
 
     A report tells revenue and costs in millions of euros, and the employees, of one of four divisions in one
     year; all are uniform between 100 and 999, and 100 and 4999. Metadata: ``documents``, the reports in a
     random order; ``other_documents``, those of another company; ``task``, always ``"number"``; ``company``.
 
-    Args:
-        seed: The set's seed.
-        split: ``"train"`` (the default) or ``"test"``; no company is in both.
-        years: How many years there are reports of, 1 to 20: four documents each.
+    No company is in both splits, ``"train"`` (the default) and ``"test"``.
 
     Raises:
-        ConfigError: The number of years makes no sense, or the split is unknown.
+        ConfigError: The split is unknown.
 
     Example:
         >>> problem = reports_problems(seed=0)[0]
         >>> problem.kind, problem.reference, len(problem.metadata["documents"])
         ('open', None, 20)
     """
-    years = require_integer(years, "years", 0)
-    if not 1 <= years <= _MAX_YEARS:
-        raise ConfigError(f"reports are of 1 to {_MAX_YEARS} years, got years={years}")
-    name = "reports"
-    label = name if years == 5 else f"{name}-{years}years"
-    return generated_set(name, partial(_make, years), seed=seed, split=split, label=label)
+    return generated_set("reports", _make, seed=seed, split=split)
 
 
 def _statement(company: str) -> str:
@@ -72,21 +61,21 @@ def report(company: str, division: str, year: int, figures: Sequence[int]) -> st
     )
 
 
-def _make(years: int, rng: random.Random) -> Iterator[Draft | None]:
-    for (company, documents), (other, other_documents) in pairwise(_companies(years, rng)):
+def _make(rng: random.Random) -> Iterator[Draft | None]:
+    for (company, documents), (other, other_documents) in pairwise(_companies(rng)):
         metadata = {**MADE, "company": company, "task": "number", "documents": documents}
         metadata["other_documents"] = other_documents
         yield None if other == company else Draft(_statement(company), None, metadata, "open")
 
 
-def _companies(years: int, rng: random.Random) -> Iterator[tuple[str, list[str]]]:
+def _companies(rng: random.Random) -> Iterator[tuple[str, list[str]]]:
     """Companies with their documents."""
     while True:
         company = f"{rng.choice(_FIRST)}{rng.choice(_SECOND)} {rng.choice(_THIRD)}"
-        first = rng.randint(1980, 2024 - _MAX_YEARS)
+        first = rng.randint(1980, 2004)
         documents = [
             report(company, division, first + i, [rng.randint(100, most) for most in (999, 999, 4999)])
-            for i in range(years)
+            for i in range(_YEARS)
             for division in DIVISIONS
         ]
         rng.shuffle(documents)

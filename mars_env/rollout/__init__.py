@@ -1,7 +1,6 @@
 """Many trees at the same time: the engine, its store, and the groups that training compares.
 
-The agentic pipeline is `mars_env.rollout.pipeline.pipeline`. It has its module's name, so it is not exported
-here.
+`mars_env.rollout.pipeline.pipeline` has its module's name, so it is not exported here.
 """
 
 from typing import TYPE_CHECKING

@@ -20,7 +20,7 @@ from mars_env.envs.visibility import next_state
 from mars_env.errors import ConfigError, ContextError, ModelError, ServerDown
 from mars_env.seeds import derive_seed
 from mars_env.sync import awaitable, end_tasks, gather_all, only_own_cancellation, turn_limit
-from mars_env.text import describe_error, logger, raised, shown
+from mars_env.text import brief, describe_error, logger, raised
 from mars_env.types import (
     Action,
     Agent,
@@ -38,13 +38,7 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One tree to play: an episode on a problem.
-
-    Attributes:
-        problem: What is played.
-        sample: Number of the episode on it.
-        progress: In training, how much of the run is done, from 0 to 1; None outside of it.
-    """
+    """One tree to play: an episode on a problem. In training, `progress` is the share of the run done."""
 
     problem: Problem
     sample: int = 0
@@ -99,15 +93,9 @@ async def play(
 ) -> Tree:
     """Play one tree to its end.
 
-    Args:
-        game: What is played.
-        agents: Who plays, by agent name.
-        job: The problem, and which sample of it this is.
-        seed: The run's seed.
-        journal: Keeps finished turns; those that it has already are not played again.
-        on_turns: Called with the turns of every expansion as soon as it is finished (in a grouped rollout
-            these are one group).
-        gate: Makes each expansion wait until it may be played, such as `at_most(4)`.
+    Turns that the `journal` has already are not played again. `on_turns` gets the turns of every expansion as
+    soon as it is finished (in a grouped rollout these are one group); `gate` makes each expansion wait until
+    it may be played, such as `at_most(4)`.
 
     Returns:
         The tree. If an agent could not act, it has a fault, which names the reason, and no answer.
@@ -269,7 +257,7 @@ class _Player:
         name, parent, rules = expansion.agent, expansion.parent, self.game.rules
         agent = self.agents.get(name)
         if agent is None:
-            raise ConfigError(f"the rules let {shown(name)} act, but the agents are {', '.join(self.agents)}")
+            raise ConfigError(f"the rules let {brief(name)} act, but the agents are {', '.join(self.agents)}")
         observation, n = rules.observe(parent.state, name), len(expansion.turn_ids)
         seed = derive_seed(self.seed, self.job.tree_id, expansion.id)
         began = perf_counter()

@@ -45,14 +45,7 @@ def _is_good(turn: Turn, least: float) -> bool | None:
 def prompted(
     trees: Iterable[Tree], game: Game, prompt_of: PromptOf, roles: Collection[str] | None = None
 ) -> Iterator[Prompted]:
-    """The turns that a model sampled, with their prompts.
-
-    Args:
-        trees: Of a stored run.
-        game: The game that was played.
-        prompt_of: Makes the prompts.
-        roles: Only turns of these; None means all.
-    """
+    """The turns that a model sampled, each with the prompt that `prompt_of` makes; `roles`: only theirs."""
     all_roles = {role_of(agent) for agent in game.rules.possible_agents}
     if roles is not None and (unknown := sorted({*roles} - all_roles)):
         raise ConfigError(f"no agent has the role {unknown[0]!r}; there are {', '.join(sorted(all_roles))}")

@@ -1,14 +1,8 @@
 """The agentic pipeline: rollouts and training at the same time, within a bound of staleness.
 
-MarsRL (arXiv 2511.11373, training): the groups of an agent enter the training queue as soon as that agent
-has finished them, without waiting for the whole chain. Later agents of one problem overlap with earlier
-agents of other problems.
-
-    steps of jobs ──> admission ──> gate ──> engine ──> ready groups ──> updates, one at a time
-                         ^ room: started and untrained groups are bounded ────┘
-
-There is one rule for staleness: **an update waits for groups that it would make too old.** So no group is
-dropped because it took long, which would teach a policy to be brief. Dropping is only the last resort.
+MarsRL (arXiv 2511.11373, training): the groups of an agent are trained as soon as that agent has finished
+them. **An update waits for groups that it would make too old.** So no group is dropped because it took long,
+which would teach a policy to be brief. Dropping is only the last resort.
 """
 
 import asyncio
@@ -124,18 +118,10 @@ async def pipeline(
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees and yield their groups, batch by batch, while later trees are being played.
 
-    The body of the loop trains on a batch and refreshes the models. When it asks for the next batch, the
-    policy's version goes up by one. Rollouts continue whenever the body awaits something, so run a trainer
-    that computes in a thread.
-
-    Args:
-        game: What is played.
-        agents: Who plays, by agent name.
-        steps: Jobs in the order in which they are started; may be endless. Older trees come first.
-        settings: How rollouts and training overlap.
-        seed: The run's seed.
-        training: What surrounds it.
-        journal: Keeps finished turns; those that it has already are not played again.
+    The body of the loop trains on a batch and refreshes the models, in a thread, since rollouts continue only
+    while it awaits something. When it asks for the next batch, the policy's version goes up by one. `steps`
+    are jobs in the order in which they are started, and may be endless. Turns that the `journal` has are not
+    played again.
 
     Yields:
         Batches; the last one may be smaller. Every group of every tree is in exactly one batch, unless it

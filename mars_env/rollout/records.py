@@ -12,7 +12,7 @@ from typing import Any
 from mars_env.checks import finite, valid_call, valid_completion, valid_count
 from mars_env.envs.rewards import REWARD_FAULTS
 from mars_env.rollout.engine import LEFT_OUT
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Action, Completion, Grade, Problem, ToolCall, Turn, Verdict
 
 _TURN_FIELDS = [f.name for f in fields(Turn) if f.name not in ("action", "grade")]
@@ -83,7 +83,7 @@ def turn_from_row(row: Mapping[str, Any], texts: Mapping[str, str] = MappingProx
     _check(row, _TURN_KINDS)
     _require(row, _TURN_COLUMNS)
     if _TURN_ID.fullmatch(row["id"]) is None or not _is_above(row["parent"], row["id"]):
-        place = f"the turn {shown(row['id'])} of the parent {shown(row['parent'])}"
+        place = f"the turn {brief(row['id'])} of the parent {brief(row['parent'])}"
         raise ValueError(f"{place} is not a valid place in a tree")
     for name in ("reward", "search_score"):
         if row[name] is not None:
@@ -120,7 +120,7 @@ def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     if not mark or re.fullmatch(r"\d{1,9}", number, re.A) is None:
         raise ValueError("a tree's id ends in '#' and the number of a sample")
     if problem != row["problem"]:
-        raise ValueError(f"the problem of this tree is not {shown(row['problem'])}")
+        raise ValueError(f"the problem of this tree is not {brief(row['problem'])}")
     valid_count(row["turns"])
     valid_count(row["checksum"], 2**32 - 1)
     for reward in row["rewards"].values():
@@ -155,7 +155,7 @@ def _check(row: Mapping[str, Any], kinds: Mapping[str, type | tuple[type, ...]])
     _require(row, kinds)
     for name, kind in kinds.items():
         if not isinstance(row[name], kind):
-            raise TypeError(f"the field {name!r} is {shown(row[name])}")
+            raise TypeError(f"the field {name!r} is {brief(row[name])}")
 
 
 def _require(row: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -167,7 +167,7 @@ def _require(row: Mapping[str, Any], names: Iterable[str]) -> None:
 def _known(row: Mapping[str, Any], names: Sequence[str], required: Iterable[str]) -> None:
     for name in row:
         if name not in names:
-            raise ValueError(f"there is no field {shown(name)}, only {', '.join(names)}")
+            raise ValueError(f"there is no field {brief(name)}, only {', '.join(names)}")
     _require(row, required)
 
 

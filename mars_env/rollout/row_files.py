@@ -13,7 +13,7 @@ from mars_env.errors import StoreError, explained
 from mars_env.files import open_regular
 from mars_env.rollout.engine import add_turns
 from mars_env.rollout.records import check_tree_row, turn_from_row
-from mars_env.text import describe_error, shown
+from mars_env.text import brief, describe_error
 from mars_env.types import Turn
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def rows_of(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
             if row is None and not line.endswith(b"\n"):
                 return
             if not isinstance(row, dict):
-                raise StoreError(f"{path}, line {number}: a row is an object of JSON, not {shown(row)}")
+                raise StoreError(f"{path}, line {number}: a row is an object of JSON, not {brief(row)}")
             yield line, row
 
 

@@ -22,7 +22,7 @@ from mars_env.identity import identity_changes
 from mars_env.rollout import records
 from mars_env.rollout import row_files as files
 from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
-from mars_env.text import describe_error, logger, shown
+from mars_env.text import brief, describe_error, logger
 from mars_env.types import Problem, Tree, Turn
 
 log = logger(__name__)
@@ -217,7 +217,7 @@ class Store(AbstractContextManager["Store"]):
         both = stored.keys() & by_id.keys()
         others = [name for name in both if _problem_line(stored[name]) != _problem_line(by_id[name])]
         if others or (stored and by_id and not both):
-            what = f"another problem {shown(min(others))}" if others else "other problems"
+            what = f"another problem {brief(min(others))}" if others else "other problems"
             raise StoreError(f"{self.path} has a run of {what}: choose another directory")
         self.write_problems(by_id[name] for name in by_id.keys() - stored.keys())
 
@@ -273,11 +273,7 @@ def _collector_paused() -> Iterator[None]:
 
 @_collector_paused()
 def read_run(path: str | Path) -> Run:
-    """Read the finished trees of a run.
-
-    Raises:
-        StoreError: The directory has no run, or a row cannot be read.
-    """
+    """Read the finished trees of a run; a `StoreError` if there is none, or a row cannot be read."""
     path = Path(path)
     if not (path / MANIFEST).exists():
         raise StoreError(f"{path} has no run in it: there is no {MANIFEST}")
@@ -413,7 +409,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     if manifest.get("format") != FORMAT:
         versions = manifest.get("versions")
         by = versions.get("mars-env", "unknown") if isinstance(versions, dict) else "unknown"
-        kind = f"the format {shown(manifest.get('format'))} of mars_env {shown(by)}, not {FORMAT}"
+        kind = f"the format {brief(manifest.get('format'))} of mars_env {brief(by)}, not {FORMAT}"
         raise StoreError(f"{path.parent} has a run in {kind}: read it with that version")
     if not all(isinstance(manifest.get(name), dict) for name in ("must_match", "may_change")):
         raise StoreError(f"{path} is not the manifest of a run: it does not say what was run")

@@ -1,9 +1,4 @@
-"""Runs untrusted programs. Knows nothing about problems or grades.
-
-    result = await mars_env.sandbox.run("print(input())", stdin="hello")
-
-`docs/code-grading.md` says what each backend promises, and how to add your own.
-"""
+"""Runs untrusted programs. `docs/code-grading.md` says what each backend promises."""
 
 from mars_env.sandbox.backends import Backend as Backend
 from mars_env.sandbox.backends import Box as Box

@@ -94,12 +94,9 @@ class Bubblewrap:
 
     Started by root, each program has a fresh user id; started by an ordinary user, a user name space.
 
-    Attributes:
-        read_only: More paths of the host that programs may read; everybody must be able to read them.
-        packages: Installed packages that Python programs may import.
+    Python programs may import the installed `packages`.
     """
 
-    read_only: tuple[str, ...] = ()
     packages: tuple[str, ...] = OFFERED
     name, guarantees, channels = "bubblewrap", ALL, True
 
@@ -112,12 +109,11 @@ class Bubblewrap:
             raise SandboxError(f"bubblewrap is not supported on {platform.machine()} machines")
         root = is_root()
         packages = folders_of(self.packages)
-        wall = [executable, *_bubblewrap_options(root, self.read_only, tuple(packages.items()))]
+        wall = [executable, *_bubblewrap_options(root, tuple(packages.items()))]
         config = {
             "namespaces": True,
             "folders": list(_WRITABLE),
             "mounts": _mounts(),
-            "shown": _copies(self.read_only),
             "asks": seccomp.build(namespaces=True),
             # Before 5.14 the kernel counts processes per user of the host, not of the name space.
             "count_processes": root or _kernel() >= (5, 14),
@@ -142,10 +138,9 @@ class Landlock:
 
     For containers that allow no name spaces. Programs may start threads but no processes, and may not open
     sockets. They can find out names and sizes of the host's files and pids of its processes, but no file
-    contents and no process arguments. For the attributes see `Bubblewrap`.
+    contents and no process arguments. For `packages` see `Bubblewrap`.
     """
 
-    read_only: tuple[str, ...] = ()
     packages: tuple[str, ...] = OFFERED
     name, guarantees, channels = "landlock", ALL - {Guarantee.PRIVATE_PROCESSES}, True
 
@@ -159,7 +154,7 @@ class Landlock:
         packages = folders_of(self.packages)
         config = {
             "namespaces": False,
-            "landlock": {"abi": abi, "read": [*_visible_files(), *packages.values(), *self.read_only]},
+            "landlock": {"abi": abi, "read": [*_visible_files(), *packages.values()]},
             "seccomp": seccomp.build(namespaces=False),
             "packages": packages,
         }
@@ -237,9 +232,7 @@ def _listed(folder: str) -> list[str]:
 
 
 @functools.cache
-def _bubblewrap_options(
-    root: bool, read_only: tuple[str, ...], packages: tuple[tuple[str, str], ...]
-) -> tuple[str, ...]:
+def _bubblewrap_options(root: bool, packages: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     options = _namespace_options(root)
     library, prefix = library_folder(), Path(os.path.realpath(sys.base_prefix))
     paths = ["/usr/bin", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache"]
@@ -265,10 +258,6 @@ def _bubblewrap_options(
     for name, place in packages:
         options += ["--ro-bind", place, f"{_PACKAGES}/{name}"]
     options += ["--proc", "/proc", *_device_options(), "--perms", "0755", "--dir", "/tmp"]
-    copies = _copies(read_only)
-    options += _bind_options([path for path in read_only if path not in copies.values()])
-    for place, path in copies.items():
-        options += ["--perms", "0755", "--dir", str(Path(place).parent), "--ro-bind", path, place]
     return (*options, "--remount-ro", "/")
 
 
@@ -292,12 +281,6 @@ def _device_options() -> list[str]:
     for link, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
         options += ["--symlink", f"/proc/self/fd{target}", f"/dev/{link}"]
     return options
-
-
-def _copies(read_only: tuple[str, ...]) -> dict[str, str]:
-    """Host paths below the folders that each box mounts anew, keyed by where the fork server keeps them."""
-    hidden = [path for path in read_only if any(Path(path).is_relative_to(w) for w in _WRITABLE)]
-    return {f"/.kept/{number}": path for number, path in enumerate(hidden)}
 
 
 def _bind_options(paths: list[str]) -> list[str]:

@@ -116,13 +116,9 @@ def _end_all() -> None:
 class ForkServer:
     """An interpreter behind a wall, from which boxes are forked; use it when it is ready. See `inside.boot`.
 
-    Args:
-        backend: Its name and what it guarantees appear in results.
-        wall: A command that runs the command line appended to it; empty if there is none.
-        config: The configuration of `inside.boot`, apart from what is added here.
-        modules: Source of the modules that programs can import, by name.
-        folders: Whether each box needs its own folder on the host.
-        own_users: Whether each box runs as a user of its own, which only root can arrange.
+    The wall is a command that runs the command line appended to it, empty if there is none; `config` is that
+    of `inside.boot`. With `folders`, each box has its own folder on the host; with `own_users`, a user of its
+    own, which only root can arrange.
 
     Raises:
         SandboxError: The command cannot be started.

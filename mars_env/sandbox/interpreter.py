@@ -24,14 +24,10 @@ _END_SECONDS: Final = 10.0
 
 
 class Interpreters:
-    """What interpreters share: a sandbox, and room for `most` that live at a time.
+    """What interpreters share: a sandbox, and room for `most` that live at a time, each a process.
 
     The calls of the others, and those in a backend that has no channels to running programs, are jobs that
     run the earlier calls again.
-
-    Args:
-        backend: The sandbox, as for `mars_env.sandbox.run`.
-        most: How many interpreters live at a time; each is a process.
     """
 
     def __init__(self, backend: str = "auto", most: int = 64) -> None:
@@ -44,13 +40,9 @@ class Interpreters:
 class Interpreter:
     """One interpreter: a context manager that starts and ends it. Without that, its first call starts it.
 
-    Args:
-        home: What it shares with others.
-        seconds: CPU time that one call may use. The time to start the interpreter and to run earlier calls
-            again is not part of it, so the limit does not depend on how busy the machine is.
-        characters: How much of what a call prints is kept.
-        wall_seconds: How long one call may take by the clock, for code that does not compute; None means
-            ``10 * seconds + 20``.
+    A call may use so many seconds of CPU time, without those in which the interpreter starts and earlier
+    calls run again, so the limit does not depend on how busy the machine is; and by the clock `wall_seconds`,
+    by default ``10 * seconds + 20``. Of what it prints so many characters are kept.
     """
 
     def __init__(

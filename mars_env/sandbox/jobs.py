@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mars_env.errors import ConfigError
-from mars_env.text import shown
+from mars_env.text import brief
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Job:
         environment = (*self.environment, *self.environment.values())
         texts = (*(self.argv or ()), *self.arguments, *environment, *self.files)
         if wrong := [text for text in texts if not isinstance(text, str)]:
-            raise ConfigError(f"a job's command, file names and environment are strings: {shown(wrong[0])}")
+            raise ConfigError(f"a job's command, file names and environment are strings: {brief(wrong[0])}")
         for name, content in {"stdin": self.stdin, **self.files}.items():
             if not isinstance(content, bytes | bytearray):
                 raise ConfigError(f"a job's {name!r} must be bytes, not {type(content).__name__}: encode it")

@@ -66,15 +66,8 @@ class Lease:
 class Pool:
     r"""Runs untrusted programs, at most `slots` pieces of work at a time; the others queue, in order.
 
-    Safe from any thread and event loop. The fork server ends after a few idle seconds.
-
-    Args:
-        backend: The sandbox, as for `run`.
-        slots: Pieces of work at a time; by default one more than the number of processors.
-        modules: Source of the modules that Python programs in it can import, by name.
-
-    Attributes:
-        capacity: Pieces of work at a time.
+    Safe from any thread and event loop. The fork server ends after a few idle seconds. There are by default
+    one more slots than processors; Python programs can import `modules` (source by name).
 
     Example:
         >>> pool = Pool()

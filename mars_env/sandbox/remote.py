@@ -66,14 +66,11 @@ class Remote:
     It reports neither CPU time nor memory, and its time-out counts wall-clock time, so a verdict may depend
     on its load. It runs only Python source. An answer of more than 20 MiB of JSON counts as too much output.
 
-    Attributes:
-        address: ``http://host:port``; ``/run_code`` is added.
-        guarantees: What the executor is known to guarantee.
+    The address is ``http://host:port``; ``/run_code`` is added.
     """
 
     address: str
-    guarantees: frozenset[Guarantee] = _GUARANTEED
-    name, channels = "remote", False
+    name, guarantees, channels = "remote", _GUARANTEED, False
 
     def __post_init__(self) -> None:
         if not self.address.startswith(("http://", "https://")):

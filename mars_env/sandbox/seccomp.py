@@ -1,8 +1,7 @@
 """The system calls that a sandboxed program may not make, as a classic BPF program.
 
-The library builds the filter itself: pyseccomp only wraps libseccomp, which slim images lack. With
-bubblewrap it is a second wall behind the name spaces, with Landlock the only one for all that Landlock does
-not cover (signals, sockets, new processes, modes and owners of files).
+With bubblewrap it is a second wall behind the name spaces, with Landlock the only one for all that Landlock
+does not cover (signals, sockets, new processes, modes and owners of files).
 """
 
 import errno
@@ -124,12 +123,7 @@ def supported() -> bool:
 
 @functools.cache
 def build(*, namespaces: bool, machine: str = platform.machine()) -> bytes:
-    """The filter, ready for ``seccomp``; an array of ``struct sock_filter``.
-
-    Args:
-        namespaces: Whether processes, network and files have their own name spaces. If not,
-            the filter also refuses new processes, sockets, signals to others and changes of modes.
-        machine: As returned by `platform.machine`.
+    """The filter, ready for ``seccomp``; without name spaces it also refuses processes and sockets.
 
     Example:
         >>> len(build(namespaces=True, machine="x86_64")) % 8

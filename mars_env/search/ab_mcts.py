@@ -1,9 +1,8 @@
 """AB-MCTS-A: adaptive branching by Thompson sampling, with node aggregation.
 
-At every node the search samples whether to go wider (GEN: a new child of this node) or deeper
-(CONT: into an existing child, where it samples again), and which agent acts. Source: Inoue et al.,
-"Wider or Deeper?" (arXiv 2503.04412), as TreeQuest 0.3.3 implements it; the depth-guided form is
-MARS2-T+ (arXiv 2602.07848). What each arm has observed:
+At every node the search samples whether to go wider (GEN: a new child of this node) or deeper (CONT: into an
+existing child), and which agent acts. Source: Inoue et al., "Wider or Deeper?" (arXiv 2503.04412), as
+TreeQuest 0.3.3 implements it; the depth-guided form is MARS2-T+ (arXiv 2602.07848). What an arm has observed:
 
 - GEN: the scores of this node's children;
 - CONT: the scores of everything below its children;
@@ -11,8 +10,7 @@ MARS2-T+ (arXiv 2602.07848). What each arm has observed:
 - an agent: the scores of all its nodes in the whole tree (``stack``: of this node's subtree, by
   the agent that made the child above them).
 
-Each is a few sums that are updated along the path from the new node to the root. A pending expansion is
-counted in n but in no sum: until its result arrives it counts as an observation of 0 along its path.
+A pending expansion counts as an observation of 0 along its path until its result arrives.
 """
 
 import math

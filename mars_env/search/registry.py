@@ -48,14 +48,10 @@ def register_algorithm(name: str, algorithm: Any) -> None:
 
 
 def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str], seed: int) -> Algorithm:
-    """Make an algorithm.
+    """Make one of `ALGORITHMS`, ``"treequest:<class>"``, or ``"module:Class"``, a class of your own.
 
-    Args:
-        name: One of `ALGORITHMS`; ``"treequest:<class>"``; or ``"module:Class"``, your own class
-            with a pydantic model `Settings` and the constructor ``Class(agents, settings)``.
-        options: Its settings.
-        agents: Names of the agents.
-        seed: Used by TreeQuest only; the others sample from the generator that they are given.
+    That has a pydantic model `Settings` and the constructor ``Class(agents, settings)``. TreeQuest alone uses
+    the seed; the others sample from the generator that they are given.
 
     Raises:
         ConfigError: The name or an option is unknown, or a value is invalid.

@@ -1,4 +1,4 @@
-"""A search by ask and tell: waves, budgets, early stop and resume, around any algorithm.
+"""A search by ask and tell: waves, budgets and early stop, around any algorithm.
 
     search = Search(SearchSettings(algorithm="ab-mcts-a", calls=60), agents=("coder_0", "coder_1"), seed=0)
     while asks := search.ask(8):
@@ -10,13 +10,12 @@ A search does not see what a node holds: only ids, names of agents and scores.
 
 import math
 from collections.abc import Mapping, Sequence
-from operator import index
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from pydantic import Field, JsonValue, PositiveInt, model_validator
 
-from mars_env.errors import ConfigError, explained
+from mars_env.errors import ConfigError
 from mars_env.search.algorithm import Ask, Options
 from mars_env.search.registry import make_algorithm
 
@@ -84,14 +83,12 @@ class Search:
             raise ConfigError(f"a search needs at least one agent and no name twice, got {names}")
         self.settings = settings
         self.agents = tuple(agents)
-        self.seed = index(seed)  # NumPy's integers are no JSON
-        self._rng = np.random.default_rng(self.seed)
-        self._algorithm = make_algorithm(settings.algorithm, settings.options, self.agents, self.seed)
+        self._rng = np.random.default_rng(seed)
+        self._algorithm = make_algorithm(settings.algorithm, settings.options, self.agents, seed)
         self._asks: list[Ask] = []
         self._scores: dict[int, float | None] = {}
         self._results: dict[int, tuple[float | None, int]] = {}  # results that are not yet in the tree
         self._queue: list[int] = []  # decided, but not yet returned by `ask`
-        self._events: list[tuple[int, float | None, int] | int] = []  # an ask's id, or its result
         self._tokens = 0
         self._solved = False
         self._exhausted = False
@@ -110,11 +107,6 @@ class Search:
     def tokens(self) -> int:
         """Tokens spent so far."""
         return self._tokens
-
-    @property
-    def pending(self) -> list[Ask]:
-        """Asks that are not yet in the tree, in their order."""
-        return [ask for ask in self._asks if ask.id not in self._scores] if self._open else []
 
     @property
     def reason(self) -> str:
@@ -157,8 +149,7 @@ class Search:
         Raises:
             ConfigError: The id was not asked for or already has a result, or the score lies outside [0, 1].
         """
-        id = index(id)  # NumPy's integers are no JSON
-        if not 0 <= id < len(self._asks):
+        if not 0 <= id < len(self._asks) or id in self._queue:
             raise ConfigError(f"node {id} was never asked for: use the ids that ask() returned")
         if id in self._scores or id in self._results:
             raise ConfigError(f"node {id} already has a result: tell each id once")
@@ -166,9 +157,7 @@ class Search:
             raise ConfigError(f"the score of node {id} is in [0, 1], or None if unknown: got {score!r}")
         if tokens < 0:
             raise ConfigError(f"node {id} cannot have cost {tokens} tokens")
-        self._results[id] = (None if score is None else float(score), index(tokens))
-        if id in self._queue:  # after a resume the caller may know the result of a pending ask
-            self._queue.remove(id)
+        self._results[id] = (score, tokens)
         if self.settings.as_completed:
             self._settle(id)
         else:
@@ -194,49 +183,6 @@ class Search:
         top = max(scores.values(), default=None)
         return sorted(id for id, score in scores.items() if score == top)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The whole search as plain JSON data, at any moment; `Search.load` continues exactly there."""
-        return {
-            "settings": self.settings.model_dump(mode="json"),
-            "agents": list(self.agents),
-            "seed": self.seed,
-            "rng": _converted(self._rng.bit_generator.state, str),
-            "asks": [[ask.parent, self.agents.index(ask.agent)] for ask in self._asks],
-            "events": [list(event) if isinstance(event, tuple) else event for event in self._events],
-            "results": [[id, score, tokens] for id, (score, tokens) in self._results.items()],
-            "exhausted": self._exhausted,
-        }
-
-    @classmethod
-    def load(cls, state: Mapping[str, Any]) -> "Search":
-        """The search of a `state_dict`. `ask` returns its pending asks again.
-
-        Raises:
-            ConfigError: It is not a state of a search, or the algorithm does not repeat its choices.
-
-        Example:
-            >>> search = Search(SearchSettings(calls=4), ("coder_0",), seed=0)
-            >>> lost_by_a_kill = search.ask(1)
-            >>> Search.load(search.state_dict()).ask(1) == lost_by_a_kill
-            True
-        """
-        advice = "no search can continue from this state: take what state_dict() returned"
-        with explained(ConfigError, advice, KeyError, IndexError, TypeError, ValueError):
-            search = cls(SearchSettings.model_validate(state["settings"]), state["agents"], state["seed"])
-            asks = [Ask(id, parent, search.agents[agent]) for id, (parent, agent) in enumerate(state["asks"])]
-            for event in state["events"]:
-                if isinstance(event, int):
-                    search._begin(asks[event])
-                else:
-                    id, score, tokens = event
-                    search._results[id] = (score, tokens)
-                    search._settle(id)
-            search._results = {id: (score, tokens) for id, score, tokens in state["results"]}
-            search._rng.bit_generator.state = _converted(state["rng"], int)
-            search._exhausted = state["exhausted"]
-        search._queue = [ask.id for ask in search.pending if ask.id not in search._results]
-        return search
-
     def _decide(self, n: int) -> None:
         """Draw up to n expansions; each sees those before it as pending."""
         for _ in range(n):
@@ -251,21 +197,14 @@ class Search:
 
     def _begin(self, ask: Ask) -> None:
         self._asks.append(ask)
-        self._events.append(ask.id)
         self._algorithm.add(ask)
 
     def _settle(self, id: int) -> None:
         score, tokens = self._results.pop(id)
         self._scores[id] = score
         self._tokens += tokens
-        self._events.append((id, score, tokens))
         if score is None:
             self._algorithm.drop(self._asks[id])
         else:
             self._algorithm.score(self._asks[id], score)
             self._solved |= self.settings.stop_at is not None and score >= self.settings.stop_at
-
-
-def _converted(state: Mapping[str, Any], kind: type[str | int]) -> dict[str, Any]:
-    """A bit generator's state, its 128-bit numbers as strings, which all JSON readers keep exact; or back."""
-    return {**state, "state": {key: kind(value) for key, value in state["state"].items()}}

@@ -3,8 +3,7 @@
 TreeQuest is optional (``pip install treequest``; AB-MCTS-M needs ``treequest[abmcts-m]``). Its algorithms
 have no pending counts, so a wave may ask for one node several times. They sample from the global
 generators, which are seeded for each choice and restored after it, so they must not be used from two
-threads at once. AB-MCTS-M's Markov chains take seconds per choice and cannot be seeded: such a search can
-be resumed, but not repeated.
+threads at once. AB-MCTS-M's Markov chains take seconds per choice and cannot be seeded.
 """
 
 import importlib
@@ -35,33 +34,23 @@ class TreeQuest(Algorithm):
         self._agents = list(agents)
         self._seed = seed
         self._draws = 0
-        self._chosen: tuple[tuple[int | None, str], Any] | None = None
+        self._chosen: Any = None
         self._trials: dict[int, Any] = {}  # pending ones, by ask id
         self._ids: dict[int, int | None] = {-1: None}  # node id by TreeQuest's index of the node
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
-        """Its own choice. The draws are seeded by their number, so that a resumed search repeats them."""
+        """Its own choice. The draws are seeded by their number, so that a search can be repeated."""
         with _seeded(derive_seed(self._seed, "treequest", self._draws)):
             trial = self._next_trial()
         if trial is None:
             return None
-        choice = (self._ids[trial.node_to_expand], trial.action)
-        self._chosen = (choice, trial)
-        return choice
+        self._chosen = trial
+        return self._ids[trial.node_to_expand], trial.action
 
     def add(self, ask: Ask) -> None:
-        """Keep the trial.
-
-        Raises:
-            ConfigError: On a resume, it does not repeat its choice.
-        """
-        if self._chosen is None:
-            self._choose_again(ask)
-        if self._chosen is None or self._chosen[0] != (ask.parent, ask.agent):
-            why = f"treequest:{self._name} does not repeat its choice for node {ask.id}"
-            raise ConfigError(f"{why}: start this search again from the beginning")
-        self._trials[ask.id] = self._chosen[1]
-        self._chosen = None
+        """Keep the trial that was chosen."""
+        assert self._chosen is not None
+        self._trials[ask.id], self._chosen = self._chosen, None
         self._draws += 1
 
     def score(self, ask: Ask, score: float) -> None:
@@ -75,16 +64,6 @@ class TreeQuest(Algorithm):
     def drop(self, ask: Ask) -> None:
         """Forget the trial; TreeQuest need not know."""
         del self._trials[ask.id]
-
-    def _choose_again(self, ask: Ask) -> None:
-        """On a resume: repeat the choice, so that TreeQuest's state changes as it did then."""
-        if self._name.rpartition(".")[2] == "ABMCTSM":
-            # Its Markov chains take seconds and differ from run to run; its choices do not change its state.
-            [index] = (index for index, id in self._ids.items() if id == ask.parent)
-            trial = self._state.trial_store.create_trial(self._state.tree.get_node(index), ask.agent)
-            self._chosen = ((ask.parent, ask.agent), trial)
-        else:
-            self.choose(np.random.default_rng(0))
 
     def _next_trial(self) -> Any:
         store = self._state.trial_store

@@ -1,8 +1,7 @@
 """Standard MCTS: UCT with a fixed number of children per node (Kocsis and Szepesvári, 2006).
 
-Every node gets a few children, as many of each agent; then the search goes down into the child with the
-highest upper confidence bound. There is no rollout: a node's score is its value, since a node is a
-complete solution. A pending expansion counts as a visit of value 0 along its path.
+There is no rollout: a node's score is its value, since a node is a complete solution. A pending expansion
+counts as a visit of value 0 along its path.
 """
 
 import math

@@ -22,7 +22,7 @@ from mars_env.rollout.engine import Journal, at_most
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.solution import Solution, solution_of
 from mars_env.sync import run_sync
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Agent, Problem, Tree, Turn
 
 Kind = Literal["math", "code"]
@@ -38,19 +38,12 @@ SOLVE_VERIFY_CORRECT = "solve-verify-correct"
 def make_question(
     statement: str, *, kind: Kind | None = None, tests: Tests = (), salt: object = None
 ) -> Problem:
-    """A problem without a reference: nothing that is answered to it is graded.
-
-    Args:
-        statement: What the agents read.
-        kind: By default ``"code"`` if there are tests, else ``"math"``.
-        tests: Public tests, which a search and a Verifier may see.
-        salt: Makes the question another one; its id is made of everything given here.
-    """
+    """A problem without a reference: no answer to it is graded. Another `salt` makes another problem."""
     if not isinstance(statement, str) or not statement.strip():
-        raise ConfigError(f"a question is a string that is not empty, got {shown(statement)}")
+        raise ConfigError(f"a question is a string that is not empty, got {brief(statement)}")
     kind = kind or ("code" if tests else "math")
     if kind not in ("math", "code"):
-        raise ConfigError(f"the kind of a question is 'math' or 'code', got {shown(kind)}")
+        raise ConfigError(f"the kind of a question is 'math' or 'code', got {brief(kind)}")
     metadata: dict[str, Any] = {}
     if tests:
         if kind != "code":
@@ -79,20 +72,9 @@ def _examples(statement: str, tests: Tests) -> tuple[str, dict[str, Any]]:
 class Answerer:
     """A team that answers questions: agents, and the game that they play.
 
-    Args:
-        env_id: A game or its name (``"solve-verify-correct"``, ``"tree-search"`` ...), or an environment's
-            id, of which the game and the kind of problems are taken.
-        agents: As for `mars_env.evaluate`.
-        kind: Of the questions; by default that of the id's problems, ``"math"`` for a game.
-        turn_timeout: Seconds that an agent may take for a turn.
-        width: Most turns of one question at the same time.
-        settings: Of the game, as for `mars_env.make`.
-        **more: As for `mars_env.make`.
-
-    Attributes:
-        name: The id.
-        agents: By name.
-        config: What a stored run records of it.
+    The game is one, its name (``"solve-verify-correct"``, ``"tree-search"`` ...), or that of an environment's
+    id, with its kind of problems; agents and settings are as for `mars_env.evaluate`. At most `width` turns
+    of one question are played at the same time.
     """
 
     def __init__(
@@ -148,12 +130,8 @@ class Answerer:
     ) -> Solution:
         """Play one question to its end.
 
-        Args:
-            problem: Of `make_question`.
-            sample: Which answer to it this is.
-            seed: Together with the question and the sample, the only source of randomness.
-            journal: Keeps turns as they are finished; those that it has are not played again.
-            on_turn: Called with each turn as soon as it is finished.
+        Question, sample and seed are the only sources of randomness. Turns that the `journal` has are not
+        played again; `on_turn` gets each turn as soon as it is finished.
 
         Raises:
             ConfigError: The game cannot play this question, for example a search of programs without tests.

@@ -27,9 +27,6 @@ _ACTION = {"type": "object", "properties": {"text": {"type": "string"}}, "requir
 class OpenEnvSession:
     r"""One environment, as a client of OpenEnv sees it.
 
-    Args:
-        view: What is played; its learner is the client.
-
     Example:
         >>> import mars_env
         >>> env = mars_env.make("arithmetic-solve")
@@ -93,13 +90,10 @@ class OpenEnvSession:
 
 
 class OpenEnvServer:
-    """Serves sessions, an environment each, on one address.
+    """Serves sessions on one address, each with an environment of its own, which `make` makes.
 
-    Args:
-        make: Makes the environment of a client.
-        learner: The agent that clients play.
-        partners: The other agents, by agent or role, as for `mars_env.as_gymnasium`.
-        keys: API keys of clients; without any, only this machine is served.
+    Clients play the learner; `partners` are the others, as for `mars_env.as_gymnasium`. Without `keys`, only
+    this machine is served.
     """
 
     def __init__(

@@ -49,15 +49,9 @@ class RecordedRun:
     """The run that calls are recorded into; one that exists already is continued.
 
     A call whose messages extend an earlier call's conversation (its messages and its reply) is a child of
-    that turn. Any other is a root: of the tree that it names, else of a new tree. Each turn is on disk when
-    `add` returns.
-
-    Args:
-        path: Directory of the run.
-        must_match: What identifies it; compared when it is continued.
-        problems: Problems that trees may name, with their references: so the turns can be graded.
-        group: What is compared when advantages are computed: turns of one agent on the same ``"input"``, or
-            all turns of one ``"agent"`` on the same problem.
+    that turn. Any other is a root: of the tree that it names, on one of the `problems`, else of a new tree.
+    Each turn is on disk when `add` returns. Advantages compare an agent's turns on the same ``"input"``, or
+    all turns of one ``"agent"`` on a problem, as `group` says.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from mars_env.models.openai_dialect import message_text
 from mars_env.net import UNREADABLE, Refusal
 from mars_env.serving.answering import Kind, make_question
 from mars_env.serving.solution import Solution
-from mars_env.text import describe_error, shown
+from mars_env.text import brief, describe_error
 from mars_env.types import Problem
 
 MAX_ANSWERS = 64
@@ -44,7 +44,7 @@ def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
     if not isinstance(body, Mapping):
         raise Refusal(400, "the body of a request is an object of JSON")
     if (model := body.get("model", name)) != name:
-        raise Refusal(404, f"there is no model {shown(model)}; this is {name!r}", code="model_not_found")
+        raise Refusal(404, f"there is no model {brief(model)}; this is {name!r}", code="model_not_found")
     for field in _UNSUPPORTED:
         if body.get(field):
             raise Refusal(400, f"a team's answer has no {field!r}: leave it out")
@@ -52,10 +52,10 @@ def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
         raise Refusal(400, "a team answers in plain text: leave out 'response_format'")
     seed, n = body.get("seed"), body.get("n")
     if seed is not None and type(seed) is not int:
-        raise Refusal(400, f"'seed' is an integer, got {shown(seed)}")
+        raise Refusal(400, f"'seed' is an integer, got {brief(seed)}")
     n = 1 if n is None else n
     if type(n) is not int or not 1 <= n <= MAX_ANSWERS:
-        raise Refusal(400, f"'n' is an integer from 1 to {MAX_ANSWERS}, got {shown(n)}")
+        raise Refusal(400, f"'n' is an integer from 1 to {MAX_ANSWERS}, got {brief(n)}")
     extras = body.get("mars_env") or {}
     if not isinstance(extras, Mapping) or extras.keys() - {"tests"}:
         raise Refusal(400, "'mars_env' holds nothing but 'tests': the public tests of a program")
@@ -86,7 +86,7 @@ def _message(message: Any) -> tuple[str, str]:
     role = "system" if role == "developer" else role
     if role not in ("system", "user", "assistant", "tool"):
         who = "the system's, the user's, the assistant's or a tool's"
-        raise Refusal(400, f"a message is {who}, not {shown(role)}")
+        raise Refusal(400, f"a message is {who}, not {brief(role)}")
     content = message.get("content")
     if role == "assistant" and message.get("tool_calls"):
         return role, without_surrogates(_with_calls(message))
@@ -95,7 +95,7 @@ def _message(message: Any) -> tuple[str, str]:
             raise Refusal(400, "a team reads text alone: send messages without images, sounds or files")
         content = "".join(item["text"] for item in content)
     if not isinstance(content, str):
-        raise Refusal(400, f"the content of a message is a string, got {shown(content)}")
+        raise Refusal(400, f"the content of a message is a string, got {brief(content)}")
     return role, without_surrogates(content)
 
 

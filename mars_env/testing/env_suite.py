@@ -16,10 +16,6 @@ MARK = "reference-4711"
 def check_env(make: Callable[..., MarsEnv], *, cycles: int = 20) -> None:
     """Run PettingZoo's api, seed, render and observation tests on an environment, and look for leaks.
 
-    Args:
-        make: Makes the environment; takes ``render_mode``.
-        cycles: How many cycles the tests play.
-
     Example:
         >>> import mars_env
         >>> check_env(lambda **kwargs: mars_env.make("arithmetic-solve", **kwargs), cycles=3)

@@ -41,15 +41,8 @@ def check_game(
     A replayed game asks the same again. Observations are of the fields that a role has, hold nothing of the
     reference, and do not depend on grades. Episodes end within `max_turns`, with a graded reply or None. What
     is stored with a turn is plain data. Feedback decides neither who acts nor what the answer is. If no
-    episode has an answer, a warning is logged.
-
-    Args:
-        game: The game, or one with its settings, as ``my_game(rounds=3)`` makes it.
-        problem: A problem on which it can be played.
-        texts: What agents reply; add what your game treats specially.
-        episodes: How many random episodes.
-        seed: For the random episodes.
-        settings: Of the game.
+    episode has an answer, a warning is logged. Agents reply with `texts`: add what your game treats
+    specially.
 
     Raises:
         AssertionError: The broken promise, with the game's line where it is known.

@@ -45,14 +45,7 @@ _LONGEST_PART = 200
 
 
 def check_grader(grader: Grader, problem: Problem, right: str, wrong: str) -> None:
-    """Check verdicts, hostile strings, concurrency and event loops.
-
-    Args:
-        grader: The grader.
-        problem: A problem that it can judge.
-        right: A string that it must judge CORRECT.
-        wrong: One that it must judge WRONG.
-    """
+    """Check verdicts on a right and a wrong text, hostile strings, concurrency and event loops."""
     assert isinstance(grader, Grader), f"a grader needs a method grade, got {grader!r:.100}"
 
     async def grade(text: str) -> Grade:

@@ -20,7 +20,6 @@ async def check_model(
     reproducible: bool = True,
     exact: bool = False,
     stop: str | None = None,
-    other_loop: bool = True,
 ) -> None:
     """Check a model against the contract of `mars_env.types.Model`.
 
@@ -31,7 +30,6 @@ async def check_model(
         reproducible: Whether the same seed must give the same completions, whatever n is.
         exact: Whether completions must be trainable, that is, have token ids and log-probabilities.
         stop: A string that occurs in its completions, to check that stop strings end them.
-        other_loop: Whether it must also work in a second event loop, in another thread.
     """
     assert isinstance(model, Model), f"a model needs an async method complete, got {model!r}"
     sampling = sampling or Sampling(max_tokens=8, seed=1)
@@ -54,9 +52,8 @@ async def check_model(
         await _check_seeds(model, prompt, sampling)
     await _check_concurrency(model, prompt, sampling, reproducible)
     await _check_cancellation(model, prompt, sampling)
-    if other_loop:
-        again = await asyncio.to_thread(asyncio.run, _complete(model, prompt, sampling))
-        assert len(again) == 1, "it does not answer in a second event loop"
+    again = await asyncio.to_thread(asyncio.run, _complete(model, prompt, sampling))
+    assert len(again) == 1, "it does not answer in a second event loop"
 
 
 def require_consistent(completion: Completion, sampling: Sampling, *, exact: bool = False) -> None:

@@ -23,13 +23,7 @@ async def check_tool(
     observation: Observation = OBSERVATIONS["solver"],
     same: bool = True,
 ) -> None:
-    """Check a tool, or a typed function that becomes one.
-
-    Args:
-        tool: The tool to check.
-        arguments: Of a call that succeeds.
-        observation: Of the turn that calls it.
-        same: Whether the same call has the same result in every turn.
+    """Check a tool, or a typed function that becomes one, by calls with arguments that succeed.
 
     Raises:
         AssertionError: The broken promise.

@@ -18,7 +18,7 @@ from mars_env.lazy import import_object
 from mars_env.players import by_name
 from mars_env.problems import ProblemSet
 from mars_env.problems.registry import held_out_by_default, kind_of_set
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.tables import EnvironmentSettings, TeamSettings
 from mars_env.types import Agent, Model, Sampling, role_of
@@ -151,7 +151,7 @@ def _by_names(model: Mapping[str, str], names: Sequence[str]) -> dict[str, tuple
         assigned |= {part: ("-".join(names_of_key), path) for part in names_of_key}
     by_agent = by_name(assigned, names)
     if idle := {name for name, _ in assigned.values()} - {name for name, _ in by_agent.values()}:
-        raise ConfigError(f"no agent acts with the policy {shown(min(idle))} of team.model")
+        raise ConfigError(f"no agent acts with the policy {brief(min(idle))} of team.model")
     return by_agent
 
 

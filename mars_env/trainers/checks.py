@@ -10,7 +10,7 @@ from mars_env.errors import ConfigError
 from mars_env.models.preflight import models_of
 from mars_env.players import validate_playable
 from mars_env.rollout.segments import SegmentedModel
-from mars_env.text import shown, suggestion
+from mars_env.text import brief, suggestion
 from mars_env.trainers.config import Credit, TrainConfig
 from mars_env.trainers.credit_rules import credit_rule
 from mars_env.trainers.recipes import RunSettings
@@ -31,13 +31,13 @@ def check_run(game: Game, team: "Team", settings: RunSettings) -> list[str]:
     require_groups(game, settings)
     if idle := team.policies.keys() - {agent.policy for agent in team.agents.values()}:
         raise ConfigError(
-            f"no agent acts with the policy {shown(min(idle))}: an agent's policy is the name of its model"
+            f"no agent acts with the policy {brief(min(idle))}: an agent's policy is the name of its model"
         )
     if not team.policies:
         raise ConfigError("the team has no policy that is trained: name one in its policies")
     trained = check_agents(team.agents, train, team.policies)
     if not trained:
-        raise ConfigError(f"train_roles has no role of {', '.join(map(shown, team.policies))}: add one")
+        raise ConfigError(f"train_roles has no role of {', '.join(map(brief, team.policies))}: add one")
     weights = {id(policy.model) for policy in team.policies.values()}
     for name, agent in team.agents.items():
         if agent.policy not in team.policies:
@@ -137,7 +137,7 @@ def require_roles(config: Credit, agents: Iterable[str]) -> None:
         for role in roles:
             if role not in names:
                 raise ConfigError(
-                    f"{setting} names {shown(role)}; roles are {', '.join(names)}{suggestion(role, names)}"
+                    f"{setting} names {brief(role)}; roles are {', '.join(names)}{suggestion(role, names)}"
                 )
 
 

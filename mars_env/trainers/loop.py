@@ -28,7 +28,7 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import UpdateBatch
 from mars_env.rollout.contexts import require_room
 from mars_env.sync import maybe_await
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.trainers.checkpoints import run_identity
 from mars_env.trainers.checks import check_run, is_on_policy, require_steps
 from mars_env.trainers.config import TrainConfig
@@ -121,7 +121,7 @@ async def train(
     """
     listed = () if getattr(problems, "generated", False) else problems
     if bare := next((problem for problem in listed if not game.can_grade(problem)), None):
-        raise ConfigError(f"the problem {shown(bare.id)} has no reference: leave it out or change the grader")
+        raise ConfigError(f"the problem {brief(bare.id)} has no reference: leave it out or change the grader")
     trained = check_run(game, team, settings)
     settings = checked(settings)
     await preflight(team.agents, game, trained)

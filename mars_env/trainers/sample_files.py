@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from mars_env.errors import StoreError, explained
 from mars_env.files import jsonl_rows, open_regular
 from mars_env.rollout.exports import write_jsonl
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.trainers.samples import TurnSample
 from mars_env.types import role_of
 
@@ -60,7 +60,7 @@ def _misfits(sample: TurnSample) -> Iterator[tuple[str, str]]:
     """Fields that do not fit the others, and why."""
     mask, size = sample.completion_mask, len(sample.completion_ids)
     if role_of(sample.agent) != sample.role:
-        yield "role", f"the role of {shown(sample.agent)} is {shown(role_of(sample.agent))}"
+        yield "role", f"the role of {brief(sample.agent)} is {brief(role_of(sample.agent))}"
     if len(mask) != size or not mask[0] == mask[-1] == 1:
         yield "completion_mask", f"it marks each of the {size} completion_ids, the first and the last by 1"
     if len(sample.logprobs) != size:

@@ -17,7 +17,7 @@ from mars_env.models.vllm import VLLMAdapter, VLLMModel
 from mars_env.players import by_name
 from mars_env.problems import ProblemSet
 from mars_env.rollout.segments import SegmentedModel
-from mars_env.text import logger, shown
+from mars_env.text import brief, logger
 from mars_env.trainers.lora import Adapter
 from mars_env.trainers.optimiser import trained_parameters
 from mars_env.trainers.policy import Policy
@@ -151,7 +151,7 @@ def _made_by(
     agents = {name: agent(name, model) for name, model in models.items()}
     for name, player in agents.items():
         if not isinstance(getattr(player, "policy", None), str) or not hasattr(player, "act"):
-            raise ConfigError(f"agent= made {shown(player)} for {name}, no agent such as RoleAgent(model)")
+            raise ConfigError(f"agent= made {brief(player)} for {name}, no agent such as RoleAgent(model)")
     return agents
 
 

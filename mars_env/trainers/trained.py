@@ -18,7 +18,7 @@ from mars_env.lazy import import_object
 from mars_env.models.hf import HFModel
 from mars_env.players import by_name, takes
 from mars_env.problems import ProblemSet
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.trainers.checkpoints import STATE, load_state, newest_checkpoint
 from mars_env.trainers.lora import add_adapters
 from mars_env.trainers.team import OWN
@@ -77,7 +77,7 @@ class TrainedTeam:
         """The agent of a place, e.g. ``"verifier_0"``; a `ConfigError` if the run trained no such agent."""
         if name not in self._policies:
             raise ConfigError(
-                f"{self._path.parent} has the agents {', '.join(self._policies)}, and none for {shown(name)}"
+                f"{self._path.parent} has the agents {', '.join(self._policies)}, and none for {brief(name)}"
             )
         policy = self._policies[name]
         model = self._model(policy)

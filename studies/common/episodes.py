@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import fcntl
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from transformers import Qwen3ForCausalLM
 
 from mars_env.envs import Game
+from mars_env.evaluation.metrics import estimates, measure
+from mars_env.evaluation.statistics import Estimate
 from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.rollout import Job, collect
@@ -106,3 +108,34 @@ def written_losses(model: Qwen3ForCausalLM, rows: Sequence[Row]) -> torch.Tensor
     written = ((places >= starts) & (places < ends))[:, 1:]
     logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
     return F.cross_entropy(logits[written], tokens[:, 1:][written], reduction="none")
+
+
+def metrics_of(trees: Sequence[Tree]) -> dict[str, Estimate]:
+    """All metrics of some trees with their intervals, by name."""
+    return estimates(measure(trees), [tree.problem.id for tree in trees])
+
+
+def updates(
+    module: torch.nn.Module, steps: int, peak: float, *, warmup: float = 100, clip: float = 1.0, **adamw: Any
+) -> Iterator[int]:
+    """AdamW updates of a warm start: the body of the loop computes the gradients of one update.
+
+    Args:
+        module: What is trained, in place.
+        steps: Updates.
+        peak: The highest learning rate, after `warmup` updates; then it falls linearly to a twentieth.
+        warmup: Updates until the peak.
+        clip: Greatest norm of the gradients.
+        adamw: Further settings of `torch.optim.AdamW`; betas are 0.9 and 0.98.
+
+    Yields:
+        The number of the update, from 0.
+    """
+    optimiser = torch.optim.AdamW(module.parameters(), lr=peak, betas=(0.9, 0.98), **adamw)
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = peak * min(1.0, (step + 1) / warmup) * (1 - 0.95 * step / steps)
+        optimiser.zero_grad()
+        yield step
+        torch.nn.utils.clip_grad_norm_(module.parameters(), clip)
+        optimiser.step()

@@ -23,7 +23,7 @@ from scipy import stats
 from mars_env.errors import ConfigError, StoreError, explained
 from mars_env.evaluation.provenance import DIRTY
 from mars_env.evaluation.tables import Table, as_markdown
-from mars_env.text import shown
+from mars_env.text import brief
 
 
 class Frozen(BaseModel):
@@ -183,7 +183,7 @@ def seeds_of(text: str) -> list[int]:
     except ValueError:
         parts = [range(0)]
     if not all(parts):
-        raise ConfigError(f"seeds are given as 0-4 or 0,2,7, not as {shown(text)}")
+        raise ConfigError(f"seeds are given as 0-4 or 0,2,7, not as {brief(text)}")
     return list(dict.fromkeys(seed for part in parts for seed in part))
 
 

@@ -13,14 +13,13 @@ from mars_env.envs import Game, solve_verify_correct
 from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.agents import MiniatureAgent
-from mars_env.miniature.experiment import metrics_of
 from mars_env.miniature.recipe import RECIPE as MINIATURE
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import SampledModel, Team, make_team
 from mars_env.types import Agent, Grader, role_of
-from studies.common.episodes import played_often, warm_started
+from studies.common.episodes import metrics_of, played_often, warm_started
 from studies.common.nibbles import nibbles_problems
 from studies.common.pages import REPAIRS, SOLVER, SYSTEM
 from studies.common.subset_sum import GRADER, subset_sum_problems

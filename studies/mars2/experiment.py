@@ -18,7 +18,6 @@ from mars_env.envs.selection import First, Highest, Selection, Vote, candidates
 from mars_env.envs.tree_search import TreeSearchSettings, searched, tree_search
 from mars_env.envs.visibility import visible_turns
 from mars_env.evaluation.trees import is_right, sampled_tokens
-from mars_env.miniature.experiment import metrics_of
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
@@ -27,7 +26,7 @@ from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.team import SampledModel, make_team
 from mars_env.types import Agent, Problem, Ratings, Tree, Turn
-from studies.common.episodes import played_often, warm_started
+from studies.common.episodes import metrics_of, played_often, warm_started
 from studies.common.nibbles import nibbles_problems
 from studies.mars2.agents import MiniatureCoder
 from studies.mars2.grader import NibbleGrader, tables_of
@@ -179,7 +178,7 @@ BUDGETS: Final = ("best-of-n", "refinement", "search")
 REWARD_MODEL: Final = Shortest()
 """The reward model of MARS2-T+."""
 
-CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(by_text=True), "shortest": Highest(REWARD_MODEL)}
+CHOICES: Final[Mapping[str, Selection]] = {"vote": Vote(), "shortest": Highest(REWARD_MODEL)}
 """Final choices to compare with taking the first candidate."""
 
 

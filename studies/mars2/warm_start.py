@@ -14,9 +14,10 @@ import torch
 import torch.nn.functional as F
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
+from mars_env.miniature.model import ModelSize, build_model, build_tokenizer
 from mars_env.problems.generated import split_of
 from mars_env.seeds import derive_seed
+from studies.common.episodes import updates
 from studies.common.ledger import Frozen
 from studies.common.nibbles import (
     PUBLIC,

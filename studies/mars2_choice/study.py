@@ -21,11 +21,11 @@ from transformers import Qwen3ForSequenceClassification
 from mars_env.agents.reward_model import HFRewardModel
 from mars_env.envs.selection import First, Highest, candidates
 from mars_env.evaluation.trees import is_right
-from mars_env.miniature.model import updates
 from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.types import Tree
 from studies.common.claims import Claim
+from studies.common.episodes import updates
 from studies.common.ledger import Frozen, LedgerRow
 from studies.common.study import Result, Run, Study, arm_by_arm
 from studies.mars2.experiment import (

@@ -8,13 +8,13 @@ from typing import Any
 from mars_env.errors import ConfigError
 from mars_env.evaluation import Baseline
 from mars_env.miniature import load
-from mars_env.miniature.experiment import TrainedMiniature, evaluate_team, metrics_of
+from mars_env.miniature.experiment import TrainedMiniature, evaluate_team
 from mars_env.miniature.protocol import CHECK
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.types import Tree
 from mars_env.viewer.plots import training_curves
 from studies.common.claims import Claim
-from studies.common.episodes import rewards_of
+from studies.common.episodes import metrics_of, rewards_of
 from studies.common.ledger import LedgerRow
 from studies.common.pages import ANSWERS, REPAIRS, SOLVER, SYSTEM, reward_curve, seconds_of_seeds
 from studies.common.study import Result, Run, Study, arm_by_arm

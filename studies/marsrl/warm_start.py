@@ -18,10 +18,10 @@ import typer
 from rich.progress import Progress
 from transformers import Qwen3ForCausalLM
 
-from mars_env.miniature.model import TOKEN_IDS, build_model, build_tokenizer, updates
+from mars_env.miniature.model import TOKEN_IDS, build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD, SPECIAL
 from mars_env.seeds import derive_seed
-from studies.common.episodes import written_losses
+from studies.common.episodes import updates, written_losses
 from studies.common.ledger import Frozen
 from studies.marsrl.demonstrations import ROLES, Demonstration, Faults, Role, demonstrate
 

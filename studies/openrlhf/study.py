@@ -18,7 +18,7 @@ from typing import Any, Final
 from mars_env.errors import ConfigError
 from mars_env.loggers import JsonlLogger, Logger, read_jsonl
 from mars_env.miniature import load
-from mars_env.miniature.experiment import TrainedMiniature, evaluate_team, metrics_of
+from mars_env.miniature.experiment import TrainedMiniature, evaluate_team
 from mars_env.miniature.recipe import QUICK, RECIPE, Recipe
 from mars_env.rollout.pipeline import PipelineSettings, UpdateBatch
 from mars_env.rollout.staleness import age
@@ -29,7 +29,7 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.rollouts import rollouts
 from mars_env.viewer.plots import training_curves
 from studies.common.claims import Claim
-from studies.common.episodes import rewards_of
+from studies.common.episodes import metrics_of, rewards_of
 from studies.common.ledger import LedgerRow
 from studies.common.pages import ANSWERS, REPAIRS, SOLVER, SYSTEM, reward_curve
 from studies.common.study import Result, Run, Study, arm_by_arm

@@ -18,14 +18,14 @@ import numpy as np
 from mars_env.agents.roles import RoleAgent
 from mars_env.envs import Game, GroupedSettings
 from mars_env.grading.rubrics import Criterion
-from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
+from mars_env.miniature.model import ModelSize, build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Action, Model, Observation, Problem, Prompt, Sampling, Tree
-from studies.common.episodes import played_often, written_losses
+from studies.common.episodes import played_often, updates, written_losses
 from studies.common.ledger import Frozen
 from studies.common.study import Run, recorded_config
 

@@ -34,7 +34,6 @@ from mars_env.files import write_atomically
 from mars_env.grading import grader_for
 from mars_env.loggers import ConsoleLogger, JsonlLogger, read_jsonl
 from mars_env.methods.promptcot.training import batch_of
-from mars_env.miniature.experiment import metrics_of
 from mars_env.models import HFModel
 from mars_env.models.tiny import tiny_model
 from mars_env.problems import ProblemSet
@@ -45,7 +44,7 @@ from mars_env.trainers.samplers import Refresher
 from mars_env.trainers.team import Team
 from mars_env.types import Agent, Sampling, Tree, role_of
 from studies.common.claims import Claim
-from studies.common.episodes import played_often
+from studies.common.episodes import metrics_of, played_often
 from studies.common.ledger import Frozen, LedgerRow, rate_text
 from studies.common.pages import ANSWERS, REPAIRS, SOLVER, STUDIES, SYSTEM
 from studies.common.study import Result, Run, Study, console, recorded_config

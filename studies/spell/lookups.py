@@ -19,14 +19,14 @@ from numpy.random import Generator
 from mars_env.agents.roles import RoleAgent
 from mars_env.agents.thinking import Thinking
 from mars_env.methods.spell.rules import QUESTIONER, RESPONDER, VERIFIER, cluster
-from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
+from mars_env.miniature.model import ModelSize, build_model, build_tokenizer
 from mars_env.miniature.protocol import END, PAD
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Model, Observation, Problem, Sampling, role_of
-from studies.common.episodes import written_losses
+from studies.common.episodes import updates, written_losses
 from studies.common.study import recorded_config
 
 NAMES: Final = (QUESTIONER, RESPONDER, VERIFIER)

@@ -16,14 +16,13 @@ from pydantic import PositiveInt
 
 from mars_env.envs import Game, GroupedSettings, solve_verify_correct
 from mars_env.envs.verdicts import read_judgement
-from mars_env.miniature.experiment import metrics_of
 from mars_env.models.hf import HFModel
 from mars_env.problems import ProblemSet
 from mars_env.seeds import derive_seed
 from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Action, Agent, Problem, Verdict, role_of
 from studies.common.claims import Claim
-from studies.common.episodes import learned, played_often, warm_started
+from studies.common.episodes import learned, metrics_of, played_often, warm_started
 from studies.common.ledger import Frozen, LedgerRow
 from studies.common.pages import ANSWERS, REPAIRS, SOLVER, SYSTEM
 from studies.common.study import Result, Run, Study, arm_by_arm, recorded_config

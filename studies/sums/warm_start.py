@@ -11,13 +11,13 @@ from typing import Final
 
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from mars_env.miniature.model import ModelSize, build_model, build_tokenizer, updates
+from mars_env.miniature.model import ModelSize, build_model, build_tokenizer
 from mars_env.miniature.protocol import END, SPECIAL
 from mars_env.models.hf import HFModel
 from mars_env.seeds import derive_seed
 from mars_env.sync import run_sync
 from mars_env.types import Sampling
-from studies.common.episodes import written_losses
+from studies.common.episodes import updates, written_losses
 from studies.common.ledger import Frozen
 from studies.common.subset_sum import subset_sum_problems
 from studies.sums import protocol

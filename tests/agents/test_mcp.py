@@ -157,6 +157,7 @@ async def test_a_server_that_cannot_be_reached_again_is_a_fault(address):
 
 
 @pytest.mark.parametrize("wrong", [["no-such-program"], "sleep 60", "http://127.0.0.1:9/mcp"])
-def test_a_server_that_is_not_there_is_refused(wrong):
+def test_a_server_that_is_not_there_is_refused(wrong, monkeypatch):
+    monkeypatch.setattr("mars_env.agents.mcp._START_SECONDS", 1)
     with pytest.raises(ConfigError):
-        mcp_tools(wrong, start_seconds=1)
+        mcp_tools(wrong)

@@ -1,9 +1,7 @@
 """Which problems a run found easy."""
 
-import pytest
 from small_runs import graded_tree as tree
 
-from mars_env.errors import ConfigError
 from mars_env.evaluation.problems import drop_solved
 from mars_env.problems import ProblemSet
 from mars_env.types import Grade, Problem
@@ -23,6 +21,3 @@ def test_half_of_eight_is_dropped_three_is_kept_and_unknown_is_no_try():
         tree(lost, 0, unknown, None),
     ]
     assert [p.id for p in drop_solved(problems, trees)] == ["three", "none"]
-    assert [p.id for p in drop_solved(problems, trees, share=1.0)] == ["four", "three", "none"]
-    with pytest.raises(ConfigError):
-        drop_solved(problems, trees, share=0.0)

@@ -59,7 +59,6 @@ def test_another_process_makes_the_same_problems():
         ("aime", {"template": "necklaces", "level": 1}),
         *(("arithmetic", {"min_terms": low, "max_terms": high}) for low, high in ((0, 3), (4, 3), (1, 26))),
         *(("arithmetic", {"min_terms": "3"}), ("arithmetic", {"max_terms": 2.5})),
-        *(("reports", {"years": years}) for years in (0, 21, "2")),
         *(("programs", {"split": "x"}), ("programs", {"level": 4}), ("programs", {"level": []})),
         *((name, {"split": "nowhere"}) for name in CODE_SETS),
     ],

@@ -1,9 +1,6 @@
-import json
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mars_env.errors import ConfigError
 from mars_env.search import Search, SearchSettings
@@ -67,42 +64,3 @@ def test_bad_input_is_refused_with_one_sentence():
 def test_agents_must_be_there_and_differ(agents):
     with pytest.raises(ConfigError):
         make(agents=agents)
-
-
-def stored(search):
-    return Search.load(json.loads(json.dumps(search.state_dict())))
-
-
-@given(st.lists(st.integers(0, 3), min_size=20, max_size=60), st.booleans())
-def test_a_search_goes_on_as_if_it_had_never_been_stored(moves, as_completed):
-    """Two searches in step, one of which is stored and loaded at every turn."""
-    schedule = {"as_completed": True} if as_completed else {"wave": 4}
-    one, other = (make(seed=3, calls=25, stop_at=None, **schedule) for _ in range(2))
-    running = []
-    for move in moves:
-        if move == 0 or not running:
-            asks = one.ask(2)
-            # What a load hands out again is what was under way; then comes what is new.
-            handed = other.ask(len(running) + len(asks) or 1)
-            assert {ask.id for ask in asks} <= {ask.id for ask in handed}
-            running += asks
-        else:
-            ask = running.pop(move % len(running))
-            score = None if ask.id % 5 == 4 else score_of(ask.id)
-            one.tell(ask.id, score, tokens=ask.id)
-            other.tell(ask.id, score, tokens=ask.id)
-        other = stored(other)
-    assert other.asks == one.asks
-    assert other.scores == one.scores
-    assert other.tokens == one.tokens
-    assert other.reason == one.reason
-
-
-@pytest.mark.parametrize(
-    "damage", [{"events": [99]}, {"asks": [[None, 7]]}, {"rng": {}}, {"settings": {"x": 1}}]
-)
-def test_a_damaged_state_is_refused(damage):
-    search = make(calls=3)
-    search.tell(search.ask(1)[0].id, 0.5)
-    with pytest.raises(ConfigError):
-        Search.load({**search.state_dict(), **damage})

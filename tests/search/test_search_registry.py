@@ -16,7 +16,7 @@ def test_own_algorithms_go_by_module_and_name(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     search = Search(SearchSettings(algorithm="my_search:Mine"), ("a",), seed=0)
     assert isinstance(search._algorithm, BestOfN)
-    assert [ask.agent for ask in Search.load(search.state_dict()).ask(1)] == ["a"]
+    assert [ask.agent for ask in search.ask(1)] == ["a"]
 
 
 def mine():

@@ -13,7 +13,7 @@ from mars_env.grading.code.outcomes import (
     Task,
     TestResult,
     badly_ended,
-    errors_shown,
+    quoted_errors,
     shortened,
     was_killed,
     with_control,
@@ -148,7 +148,7 @@ def _results(task: Task, ran: Result, suite: Result) -> list[TestResult]:
     if report[0] == "load":
         why = f"it raised {report[1]}" if report[1] else badly_ended(ran) or "it ended before the first test"
         # The program fails by itself, before any test, so its traceback reveals nothing about the tests.
-        return [TestResult(False, True, why, errors_shown(ran))]
+        return [TestResult(False, True, why, quoted_errors(ran))]
     results = []
     for test, (kind, text, last_call, _) in zip(task.tests, report[1], strict=False):
         if kind == "passed":
@@ -160,6 +160,6 @@ def _results(task: Task, ran: Result, suite: Result) -> list[TestResult]:
             failure = "wrong answer" if kind == "failed" else f"it raised {text.partition(':')[0]}"
         code = shortened(test["code"]) if not test.get("check") else ""
         parts = (code and f"Test: {code}", last_call, quoted(text) if kind == "raised" else "")
-        detail = "\n".join(filter(None, parts)) + (f"\n{errors_shown(ran)}" if gone else "")
+        detail = "\n".join(filter(None, parts)) + (f"\n{quoted_errors(ran)}" if gone else "")
         results.append(TestResult(False, test["public"], failure, detail))
     return results

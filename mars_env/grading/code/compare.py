@@ -1,26 +1,9 @@
 """Compares a program's results with the expected ones: pure functions, run outside every sandbox.
 
-Standard output (`outputs_match`):
-
-- White space at the end of a line, and empty lines at the beginning and the end of the output, do not count.
-- A line that holds only numbers may separate them by any white space. In other lines white space counts,
-  because figures are drawn with it.
-- An integer must be written as expected. If a decimal number is expected, a number that differs by
-  less than the tolerance passes. If the problem states a tolerance, that one is used, absolute or relative.
-  Otherwise, with s = max(1, |expected|): if five or more decimals are shown, one unit of the
-  last (0.333333 stands for 1/3), and at least 1e-9 s; if fewer, 1e-6 s but at most half a unit of the
-  last, and at least 1e-9 s.
-- ``exact`` compares the whole text unchanged, except for one newline at the end.
-- As the graders of two sets do: ``"stripped"`` (LiveCodeBench) ignores white space at the beginning of a
-  line, too, and the way numbers are written in a line of numbers; ``"words"`` (CodeContests) compares words
-  alone, without case, and a number may differ by 1e-5.
-
-Values (`values_match`), for function calls, whose expected values come from JSON:
-
-- Types are exact: a bool is not an integer, a string is not a number, and only an integer matches an integer.
-- A float or an integer matches an expected float, with the tolerance above.
-- A list or a tuple matches an expected list, because JSON has no tuples.
-- A mapping with the same keys matches an expected mapping; an integer key matches its text.
+docs/code-grading.md has the rules of outputs and of returned values. A number passes for an expected decimal
+within the problem's tolerance, absolute or relative. Without one, with s = max(1, |expected|): if five or
+more decimals are shown, one unit of the last (0.333333 stands for 1/3), and at least 1e-9 s; if fewer, 1e-6 s
+but at most half a unit of the last, and at least 1e-9 s.
 """
 
 import hashlib
@@ -39,7 +22,9 @@ _GAP = re.compile(r"\S+")
 _CONTEXT = Context(prec=60)
 
 Comparison = Literal["lines", "stripped", "words"]
-"""How outputs are compared: see the top of this file."""
+"""How outputs are compared, as the graders of two sets do: ``"stripped"`` (LiveCodeBench) ignores white space
+at the beginning of a line, too, and the way numbers are written in a line of numbers; ``"words"``
+(CodeContests) compares words alone, without case, and a number may differ by 1e-5."""
 
 
 def outputs_match(
@@ -50,14 +35,7 @@ def outputs_match(
     tolerance: float | None = None,
     comparison: Comparison = "lines",
 ) -> bool:
-    r"""Whether an output is the expected one.
-
-    Args:
-        expected: The problem's output.
-        actual: The program's output.
-        exact: See the top of this file, as for `tolerance` (None: by the digits shown) and `comparison`.
-        tolerance: For decimal numbers, absolute or relative.
-        comparison: By lines, by stripped lines, or by words.
+    r"""Whether an output is the expected one, by tolerance (absolute or relative) and comparison.
 
     Example:
         >>> outputs_match("1 2\n0.333333\n", "1  2 \n0.3333333333333333")

@@ -1,12 +1,7 @@
-r"""Finds the program in a completion, in time linear in its length.
+"""Finds the program in a completion, in time linear in its length: docs/code-grading.md says which it is.
 
-1. Only the text after the last ``</think>`` is read, up to a control token of a chat template (within a block
-   it is part of the program). An unclosed ``<think>``: no program.
-2. Of the fenced blocks (three or more backticks or tildes at the start of a line, or backticks labelled as
-   Python at its end), those labelled as Python count; else those without a label. A block that is never
-   closed ends with the text, or with a fence at the end of one of its lines.
-3. The last block that defines what the problem names is the program; if none does, the last block.
-4. Without any fence, the whole text is the program. With fences of which none counts, there is no program.
+A block that is never closed ends with the text, with a control token of a chat template, or with a fence at
+the end of one of its lines.
 """
 
 import re
@@ -31,11 +26,7 @@ NO_PROGRAM = "no program was found"
 
 
 def extract_program(text: str, *names: str) -> tuple[str | None, str]:
-    r"""The program in a completion and an empty text, or None and the reason why there is none.
-
-    Args:
-        text: What a model wrote.
-        names: The functions and classes of which the problem asks for one, if it names any.
+    r"""The program in a completion, or None, and the reason why there is none.
 
     Example:
         >>> extract_program("So:\n```python\nprint(1)\n```\nIt prints:\n```\n1\n```")
@@ -152,12 +143,7 @@ _FUTURE = re.compile(r"^from __future__ import .*\n", re.MULTILINE)
 
 
 def complete_prompt(prompt: str, code: str, entry_point: str) -> str:
-    r"""The whole program for a problem whose prompt is the start of a function.
-
-    Args:
-        prompt: Imports, helpers, and the function's head with its docstring.
-        code: The program found: the function's body, the function, or the prompt and either of them.
-        entry_point: The function's name.
+    r"""A whole program: a prompt that begins a function, and its body, the function, or all of it again.
 
     Example:
         >>> complete_prompt("import math\ndef f(x):\n", "    return x\n", "f")

@@ -27,9 +27,9 @@ from mars_env.grading.code.outcomes import (
     Task,
     TestResult,
     badly_ended,
-    errors_shown,
     failure_of,
-    output_shown,
+    quoted_errors,
+    quoted_output,
     run_job,
     shortened,
 )
@@ -105,11 +105,7 @@ class CodeGrader:
         return await self._grade(problem, text, self.tests, self.score, run_all)
 
     async def search_score(self, problem: Problem, text: str) -> float | None:
-        """The share of public tests that pass; a search may see this. None if it is unknown.
-
-        Raises:
-            ConfigError: The problem has no public tests.
-        """
+        """The share of public tests that pass, None if unknown; a `ConfigError` if there are none."""
         return (await self._grade(problem, text, "public", "fraction", True)).score
 
     async def outputs(self, problem: Problem, text: str) -> tuple[str, ...] | None:
@@ -274,8 +270,8 @@ async def _judge_stdin(lease: Lease, task: Task, test: Mapping[str, Any], progra
     result = await run_job(lease, _stdin_job(task, test, program), task.limits)
     detail = f"Input:\n{shortened(test['input'])}"
     if (ended := badly_ended(result)) is not None:
-        return failure_of(test, ended, f"{detail}\n{errors_shown(result)}", result)
-    expected, output = shortened(test["output"]), output_shown(result.stdout)
+        return failure_of(test, ended, f"{detail}\n{quoted_errors(result)}", result)
+    expected, output = shortened(test["output"]), quoted_output(result.stdout)
     wrong = TestResult(
         False,
         test["public"],
@@ -346,7 +342,7 @@ async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program
     if sent.kind == "raised" and result.ended is Ended.EXITED:
         ended = f"it raised {sent.shown[:60].strip(chr(39))}"
     if ended is not None:
-        return failure_of(test, ended, f"{detail}\n{errors_shown(result)}", result)
+        return failure_of(test, ended, f"{detail}\n{quoted_errors(result)}", result)
     if sent.kind != "result":
         return failure_of(test, "it returned no value that can be compared", detail, result)
     if sent.right:

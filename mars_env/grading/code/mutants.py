@@ -24,11 +24,6 @@ def mutants(source: str, n: int, seed: int = 0) -> list[str]:
 
     A mutant need not be wrong (some changes do not matter), but most are.
 
-    Args:
-        source: A trusted program that compiles; it is parsed in this process.
-        n: How many, at most; small programs have fewer.
-        seed: Chooses which ones.
-
     Raises:
         SyntaxError: The source does not compile.
 

@@ -91,7 +91,7 @@ def failure_of(test: Mapping[str, Any], why: str, detail: str, result: Result) -
 _PROGRAM_FILE = re.compile(r'File "[^"\n]*?(?:main|program)\.py"')
 
 
-def errors_shown(result: Result) -> str:
+def quoted_errors(result: Result) -> str:
     """The end of standard error, quoted line by line; a traceback shows only the program's frames."""
     end = result.stderr[-SMALL:].decode("utf-8", "replace")
     text = _PROGRAM_FILE.sub('File "program.py"', end).strip()
@@ -104,7 +104,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
 
 
-def output_shown(output: bytes) -> str:
+def quoted_output(output: bytes) -> str:
     """The start of an output, however long it is, quoted line by line."""
     if len(output) <= SMALL:
         return quoted(shortened(output.decode("utf-8", "replace")))

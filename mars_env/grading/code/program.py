@@ -54,12 +54,7 @@ def stored_value(path: str) -> Any:
 
 
 def _load(prelude: bool, imports: list[str]) -> dict[str, Any]:
-    """Run the program's module and return its names.
-
-    Args:
-        prelude: Whether it may use the names that LeetCode and LiveCodeBench import for every program.
-        imports: Import lines that the problem promises; they run first.
-    """
+    """Run the program's module and return its names."""
     source = _program()
     module = types.ModuleType("solution")  # not __main__: code under its guard must not run here
     module.__file__ = os.path.join(os.getcwd(), PROGRAM)  # noqa: PTH109, PTH118
@@ -153,12 +148,7 @@ def _serve() -> None:
 
 
 class Proxy:
-    """An object that is in the other process; using it sends a request there.
-
-    Args:
-        ask: Sends a request: ``ask(operation, proxy, arguments, keywords)`` returns the answer.
-        handle: The object's handle.
-    """
+    """An object that is in the other process; using it sends a request there."""
 
     def __init__(self, ask: Callable[..., Any], handle: values.Handle) -> None:
         self.__dict__.update(_ask=ask, _handle=handle)
@@ -234,11 +224,6 @@ class Peer:
     A request is ``("ask", operation, target, arguments, keywords)``. Its answer is ``("result", value,
     arguments, keywords)``, ``("stop",)`` at the end of an iterator, or ``("raised", ...)``. Before a side
     answers, it may make requests itself.
-
-    Attributes:
-        proxy: The class that stands in for objects that are kept there.
-        other: The class of exceptions that this side does not know.
-        gone: What is raised when the other side has ended the conversation.
     """
 
     proxy: type[Proxy]

@@ -36,10 +36,7 @@ class ProgramError(Exception):
 class ProgramGone(BaseException):
     """The program ended or sent invalid data. It is not an Exception, so that no test catches it as one.
 
-    Args:
-        why: A few words.
-        kind: The outcome of the test: ``unasked`` if the program ended while no request was under way, and
-            had not let the tests wait for long before.
+    Its `kind` is ``unasked`` if no request was under way, and the tests had not waited for long before.
     """
 
     def __init__(self, why: str, kind: str = "gone") -> None:
@@ -77,9 +74,8 @@ class _ProgramObject(channel.Proxy):
 class _Session(channel.Peer):
     """The tests' side of the conversation.
 
-    Args:
-        patience: Seconds that the tests may have waited for the program in all before its end is its own
-            fault even if no request was under way.
+    Once the tests have waited for `patience` seconds in all, the program's end is its own fault, even if no
+    request was under way.
     """
 
     proxy, other, gone = _ProgramObject, ProgramError, ProgramGone

@@ -9,7 +9,7 @@ from mars_env.checks import require_integer
 from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.mutants import emptied, variants_of
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Grader, Problem, Verdict
 
 
@@ -31,13 +31,11 @@ class Validation:
     mutants: int = 0
 
 
-async def validate_problem(
-    problem: Problem, grader: Grader, *, n_mutants: int = 6, least_caught: float = 0.5
-) -> Validation:
+async def validate_problem(problem: Problem, grader: Grader, *, n_mutants: int = 6) -> Validation:
     r"""Grade a problem's reference solutions, which must pass, and wrong programs, which must fail.
 
-    A program that does nothing must fail, and of at most `n_mutants` mutants of a solution, the same in every
-    call, the share `least_caught`.
+    A program that does nothing must fail, and half of at most `n_mutants` mutants of a solution, the same in
+    every call.
 
     Example:
         >>> from mars_env.problems.code import code_problem_from_row
@@ -49,7 +47,7 @@ async def validate_problem(
         >>> asyncio.run(grader.aclose())
     """
     if problem.kind != "code" or not isinstance(problem.reference, Mapping):
-        raise ConfigError(f"{shown(problem.id)} is a problem of {problem.kind}: give a set of programs")
+        raise ConfigError(f"{brief(problem.id)} is a problem of {problem.kind}: give a set of programs")
     solutions = problem.reference.get("solutions") or []
     if not solutions:
         return Validation(problem.id, False, "there is no reference solution to try")
@@ -67,7 +65,7 @@ async def validate_problem(
     if tried and not judged:
         return Validation(problem.id, False, f"no mutant could be judged: {tried[0].reason}", Verdict.CORRECT)
     caught = sum(grade.verdict is Verdict.WRONG for grade in judged)
-    fit = caught >= least_caught * len(judged)
+    fit = 2 * caught >= len(judged)
     few = f"{caught} of {len(judged)} mutants failed: the tests do not tell wrong programs from right ones"
     return Validation(problem.id, fit, "" if fit else few, Verdict.CORRECT, caught, len(judged))
 
@@ -85,7 +83,6 @@ async def validate_problems(
     grader: Grader | None = None,
     *,
     n_mutants: int = 6,
-    least_caught: float = 0.5,
     concurrency: int = 16,
     on_progress: Callable[[Validation], None] | None = None,
 ) -> list[Validation]:
@@ -101,9 +98,7 @@ async def validate_problems(
 
     async def one(grader: Grader, problem: Problem) -> Validation:
         async with gate:
-            validation = await validate_problem(
-                problem, grader, n_mutants=n_mutants, least_caught=least_caught
-            )
+            validation = await validate_problem(problem, grader, n_mutants=n_mutants)
             if on_progress is not None:
                 on_progress(validation)
             return validation

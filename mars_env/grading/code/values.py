@@ -2,10 +2,8 @@
 
 Values keep their exact types: ``True`` is not ``1``, a tuple is not a list. Besides plain data, a few classes
 of the standard library pass, and a NumPy scalar as its value. Every other object stays in its process; a
-`Handle` stands for it. Decoding builds nothing but these types, whatever the bytes contain.
-
-A value is written as JSON: numbers, strings, true, false and null as they are, all else as a list that starts
-with the name of its kind. This module is also sent into sandboxes unchanged.
+`Handle` stands for it. Decoding builds nothing but these types. A value is written as JSON: numbers, strings,
+true, false and null as they are, all else as a list that starts with the name of its kind.
 """
 
 from __future__ import annotations
@@ -43,12 +41,9 @@ class BadValue(ValueError):
 
 
 class Handle:
-    """Stands for an object that stays in the process that made it.
+    """Stands for an object that stays in the process that made it, where its number finds it again.
 
-    Attributes:
-        number: The number under which that process finds it again.
-        kind: Its type's name.
-        plain: Whether its class defines neither a truth value nor a length, so that it is always true.
+    It is `plain` if its class defines neither a truth value nor a length, so that it is always true.
     """
 
     __slots__ = ("kind", "number", "plain")

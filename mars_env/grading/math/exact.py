@@ -19,14 +19,7 @@ class Undefined(ArithmeticError):
 
 
 def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
-    r"""The exact value of a rational number, however it is written.
-
-    Args:
-        node: A parsed expression.
-        bits: The longest numerator or denominator allowed; nothing longer is computed.
-
-    Returns:
-        Its value, or None if it has variables, irrational parts, or is not a number at all.
+    r"""The exact value of a rational number, however it is written; None if a node is none.
 
     Raises:
         OverLimit: An intermediate value is longer than the bound.

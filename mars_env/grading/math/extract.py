@@ -1,14 +1,7 @@
-r"""Finds the final answer of a completion: a function of its text alone, linear in its length.
+"""Finds the final answer of a completion: a function of its text alone, linear in its length.
 
-1. The last ``\boxed{...}`` or ``\fbox{...}``, with the boxes joined to it and the sign before it:
-   "\boxed{2} and \boxed{3}" is ``2, 3``. Nothing after it is read.
-2. Without a box, what follows the last marker ("the answer is", "Answer:", "####", "<answer>", "答案是"), up
-   to the end of its sentence.
-3. Without a marker, the last line, or the bold type that is its last sentence, if it is a number, a formula
-   between delimiters, or bold.
-4. Otherwise there is no answer.
-
-Only the model's own message is read: neither thinking, nor what follows a control token of a chat template.
+docs/grading.md has the four rules. Only the model's own message is read: neither thinking, nor what follows a
+control token of a chat template.
 """
 
 import re
@@ -69,15 +62,7 @@ class _Box(NamedTuple):
 
 
 def extract_answer(text: str, *, strict: bool = False) -> Extraction:
-    r"""The final answer of a completion.
-
-    Args:
-        text: What a model wrote; anything at all.
-        strict: Take boxes only. Use it for training, where a model learns to write one.
-
-    Returns:
-        The answer as written in the text, without outer delimiters, and how it was found;
-        or None and the reason.
+    r"""The final answer of a completion, as written there, and how it was found; or None and the reason.
 
     Example:
         >>> extract_answer(r"First \boxed{24}, no: \boxed{\frac{50}{2}}.")

@@ -54,14 +54,8 @@ def with_sign(sign: str, node: Node) -> Node:
 class Factors:
     """The lower half of a recursive-descent parser: one method for each kind of factor.
 
-    The upper half (`mars_env.grading.math.parser`) reads the contents of brackets.
-
-    Attributes:
-        tokens: All tokens.
-        place: Index of the next token.
-        depth: The reader's recursion depth.
-        bars: Number of open ``|``; while there is one, a bar closes it.
-        colons: Whether a colon means a ratio here.
+    The upper half (`mars_env.grading.math.parser`) reads the contents of brackets. While `bars` are open, a
+    bar closes one; with `colons`, a colon means a ratio.
     """
 
     listing: Callable[[], Node]

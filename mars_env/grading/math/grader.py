@@ -198,11 +198,7 @@ def without_percent(statement: str, reference: str, answer: str) -> str:
 
 
 def reference_of(problem: Problem) -> str:
-    """The reference's text.
-
-    Raises:
-        ProblemError: It is not a string or an integer, or it is empty.
-    """
+    """The reference's text; a `ProblemError` if it is neither a string nor an integer, or empty."""
     reference = problem.reference
     if isinstance(reference, int) and not isinstance(reference, bool):
         return str(reference)
@@ -222,11 +218,7 @@ def _boxed_reference(reference: str) -> str:
 
 
 def _flag(problem: Problem, name: str) -> bool | None:
-    """A field of the metadata that is true, false, or absent (None).
-
-    Raises:
-        ProblemError: It is something else.
-    """
+    """A field of the metadata that is true, false, or absent (None); else a `ProblemError`."""
     flag = problem.metadata.get(name)
     if flag is not None and not isinstance(flag, bool):
         raise ProblemError(f"problem {problem.id!r}: the field {name!r} must be true or false, not {flag!r}")

@@ -118,15 +118,7 @@ def judge(
     integer: bool = False,
     statement: str = "",
 ) -> tuple[bool, str]:
-    r"""Whether an answer equals a reference and is as finished as it, and if not, why.
-
-    Args:
-        reference: The reference answer.
-        answer: What a model wrote.
-        tolerance: See `same_answer`.
-        ordered: Whether order counts in lists; with None only in ``(a, b)``.
-        integer: See `finished`.
-        statement: The problem; an answer that copies a formula of it is wrong (see `is_copied`).
+    r"""Whether an answer equals a reference, is as finished, and no formula of the statement; if not, why.
 
     Raises:
         OverLimit: The answer, or a value in it, is larger than the limits allow.

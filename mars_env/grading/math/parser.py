@@ -25,11 +25,7 @@ _RELATIONS = {
 
 
 def read_answer(text: str, *, commas: bool = True) -> Node:
-    r"""Read an answer.
-
-    Args:
-        text: LaTeX or plain text.
-        commas: Whether ``1,024`` outside brackets is one number (otherwise it is a list).
+    r"""Read an answer in LaTeX or plain text; without `commas`, ``1,024`` outside brackets is a list.
 
     Raises:
         Unreadable: It is not in the grammar.

@@ -36,15 +36,9 @@ Reply = Mapping[str, Any]
 class VerdictLimits:
     """What one verdict may use.
 
-    Attributes:
-        cpu_seconds: CPU time for the answer, and as much for the reference.
-        memory_mb: Address space of a worker, in MiB.
-        wall_seconds: Ceiling for a worker that neither works nor ends (a stopped process, a
-            machine that swaps); reaching it is a fault of the machinery.
-        recycle_after: Verdicts after which a worker is replaced, so that nothing accumulates.
-
-    Raises:
-        ValueError: A limit is not a finite number above 0.
+    CPU seconds for the answer, and as many for the reference; MiB of a worker's address space; wall-clock
+    seconds for a worker that neither works nor ends, which is a fault of the machinery; and verdicts after
+    which a worker is replaced. A ValueError if a limit is not a finite number above 0.
     """
 
     cpu_seconds: float = 3.0
@@ -101,11 +95,7 @@ class WorkerPool:
         return self
 
     def submit(self, request: dict[str, Any]) -> Future[Reply]:
-        """Queue a request; its future never raises because of the request's content.
-
-        Raises:
-            RuntimeError: The pool is closed.
-        """
+        """Queue a request, whose future never raises because of its content, unless the pool is closed."""
         if self._process != os.getpid():  # a forked child has no threads; the workers are its parent's
             self._start()
         # the threads know nothing of the pool itself, so that it can be freed

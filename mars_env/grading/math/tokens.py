@@ -257,11 +257,7 @@ _REWRITTEN: tuple[tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], st
 
 
 def tokenize(text: str, *, commas: bool = True) -> list[Token]:
-    r"""Tokens of a tidied text.
-
-    Raises:
-        Unreadable: A character is not in the grammar.
-    """
+    """Tokens of a tidied text; `Unreadable` if a character is not in the grammar."""
     tokens: list[Token] = []
     modes: list[tuple[str, int]] = []  # for each open brace: the font in it, and its place if it opens that
     place, brackets = 0, 0

@@ -18,7 +18,7 @@ from mars_env.grading.rubrics.rubric import Criterion, Rubric
 from mars_env.grading.thinking import after_thinking
 from mars_env.seeds import derive_seed
 from mars_env.sync import Gate, maybe_await
-from mars_env.text import describe_error, shown
+from mars_env.text import brief, describe_error
 from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Prompt, Sampling
 
 VOTES = "votes"
@@ -66,18 +66,10 @@ class _Judged:
 class RubricGrader:
     r"""Judges a response by a rubric: one question to the judge for each criterion and repeat.
 
-    Each criterion is met, not met (or has a tier's value), or UNKNOWN: a judge that fails, does not answer in
-    time or gives an unreadable answer is never "not met". The verdict of several repeats is that of more than
-    half of them; without such a majority there is none.
-
-    Without a verdict the judge is asked about an empty response, as a control. If it fails on that, too, the
-    criterion is UNKNOWN. One UNKNOWN criterion makes the grade UNKNOWN, so the turn has no reward. If it
-    works, it is asked about the response once more; if it fails again, that is the response's own doing, and
-    the response gets the worst verdicts. Otherwise a response could escape a low reward.
-
-    The score is the aggregate's value, cut to [0, 1]; `mars_env.envs.rubric_rewards.RubricReward` gives the
-    value itself, which may be negative. The verdict is CORRECT if the value is at least `passes_at`. The
-    grade's details contain what was decided for each criterion. Its feedback is empty.
+    docs/rubrics.md says how. A judge that gives no readable verdict is asked about an empty response: if it
+    fails on that, too, the criterion is UNKNOWN, and with it the grade; else the response gets the worst
+    verdicts. The score is the aggregate's value, cut to [0, 1] (`mars_env.envs.rubric_rewards.RubricReward`
+    gives the value itself); the verdict is CORRECT if the value is at least `passes_at`.
 
     Attributes:
         judge: Answers the questions; None if all criteria are decided by checks.
@@ -129,7 +121,7 @@ class RubricGrader:
         if isinstance(tags, str):
             raise ConfigError(f"tags are several names, such as ({tags!r},), not one string")
         if self.rubric is not None and not isinstance(self.rubric, Rubric):
-            raise ConfigError(f"rubric is a Rubric (Rubric.from_rows reads rows), not {shown(self.rubric)}")
+            raise ConfigError(f"rubric is a Rubric (Rubric.from_rows reads rows), not {brief(self.rubric)}")
         if not isinstance(self.repeats, int) or self.repeats < 1 or self.repeats % 2 == 0:
             raise ConfigError(f"repeats must be an odd number, so that they can decide, got {self.repeats}")
         if self.tries < 1 or not self.timeout > 0 or self.most_characters < 1:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mars_env.checks import finite
 from mars_env.errors import ConfigError, explained
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Problem
 
 RUBRIC = "rubric"
@@ -56,9 +56,9 @@ class Criterion:
     tags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        where = f"the criterion {shown(self.id)}"
+        where = f"the criterion {brief(self.id)}"
         if not isinstance(self.id, str) or not self.id:
-            raise ConfigError(f"a criterion's id must be a string that is not empty, got {shown(self.id)}")
+            raise ConfigError(f"a criterion's id must be a string that is not empty, got {brief(self.id)}")
         if not isinstance(self.text, str) or not (self.text.strip() or self.check):
             raise ConfigError(f"{where} has no text")
         with explained(ConfigError, f"{where}: its points", ValueError):
@@ -68,7 +68,7 @@ class Criterion:
         values = [tier.value for tier in self.tiers]
         shares = all(isinstance(value, int | float) and 0 <= value <= 1 for value in values)
         if self.tiers and (not shares or len(values) < 2 or values != sorted(set(values))):
-            raise ConfigError(f"{where}: two tiers or more ascend in [0, 1], got {shown(values)}")
+            raise ConfigError(f"{where}: two tiers or more ascend in [0, 1], got {brief(values)}")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Rubric:
     def __post_init__(self) -> None:
         ids = [criterion.id for criterion in self.criteria]
         if twice := next((id for id in ids if ids.count(id) > 1), None):
-            raise ConfigError(f"the rubric has two criteria with the id {shown(twice)}")
+            raise ConfigError(f"the rubric has two criteria with the id {brief(twice)}")
         if not any(criterion.points > 0 for criterion in self.criteria):
             raise ConfigError("a rubric needs at least one criterion with positive points")
 
@@ -104,17 +104,13 @@ class Rubric:
             if criterion.id == id:
                 return criterion
         ids = ", ".join(criterion.id for criterion in self.criteria)
-        raise ConfigError(f"the rubric has no criterion {shown(id)}; it has {ids}")
+        raise ConfigError(f"the rubric has no criterion {brief(id)}; it has {ids}")
 
     def tagged(self, tags: Sequence[str]) -> "Rubric":
-        """The criteria that have one of these tags: those of one stage.
-
-        Raises:
-            ConfigError: None has, or none of them has positive points.
-        """
+        """The criteria of one stage, by their tags; a `ConfigError` if none of them has positive points."""
         tagged = tuple(c for c in self.criteria if not set(tags).isdisjoint(c.tags))
         if not any(criterion.points > 0 for criterion in tagged):
-            raise ConfigError(f"no criterion with positive points has the tag {shown(' or '.join(tags))}")
+            raise ConfigError(f"no criterion with positive points has the tag {brief(' or '.join(tags))}")
         return Rubric(tagged)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -162,7 +158,7 @@ class Rubric:
         rows = problem.metadata.get(RUBRIC)
         if rows is None:
             return None
-        with explained(ConfigError, f"the rubric of problem {shown(problem.id)}", ConfigError):
+        with explained(ConfigError, f"the rubric of problem {brief(problem.id)}", ConfigError):
             return cls.from_rows(rows)
 
 
@@ -191,7 +187,7 @@ def _criterion(row: object, place: str) -> Criterion:
 def _tiers(rows: object) -> tuple[Tier, ...]:
     listed: Any = rows if isinstance(rows, list | tuple) else [rows]
     if not all(isinstance(row, list | tuple) and len(row) == 2 for row in listed):
-        raise ValueError(f'tiers are pairs of a value and a string, such as [0, "no"], got {shown(rows)}')
+        raise ValueError(f'tiers are pairs of a value and a string, such as [0, "no"], got {brief(rows)}')
     return tuple(Tier(finite(share), str(text)) for share, text in listed)
 
 
@@ -201,5 +197,5 @@ def _released_check(tags: Sequence[str]) -> Mapping[str, Any]:
     if named.get("verifier") != "rule":
         return {}
     if named.get("function") != "math_verify" or "parameters" not in named:
-        raise ConfigError(f"a rule that is not known: {shown(', '.join(tags))}")
+        raise ConfigError(f"a rule that is not known: {brief(', '.join(tags))}")
     return {"answer": named["parameters"]}

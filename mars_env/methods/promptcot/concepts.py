@@ -1,7 +1,4 @@
-"""Concepts of seed problems, which models name: how PromptCoT 2.0's cold start begins (arXiv 2509.19894).
-
-Both the problem and what the model writes are untrusted. The wording of the prompt is ours.
-"""
+"""Concepts of seed problems, which models name: how PromptCoT 2.0's cold start begins (arXiv 2509.19894)."""
 
 import asyncio
 import unicodedata
@@ -78,14 +75,7 @@ def _concept(value: Any) -> str:
 async def write_concepts(
     model: Model, problem: str, number: int, sampling: Sampling, *, tries: int = 3
 ) -> tuple[str, ...] | None:
-    """The concepts of a problem by a model; None if it named none that can be read in so many tries.
-
-    Args:
-        model: Which model.
-        problem: The statement.
-        number: How many concepts.
-        sampling: The seed is that of the first try; the others follow from it.
-        tries: How often the model is asked.
+    """The concepts of a problem by a model; None if none can be read in so many tries, seeded in turn.
 
     Raises:
         ConfigError: The number of concepts or tries is below 1.
@@ -127,16 +117,9 @@ async def annotate(
 ) -> AnnotatedDesigns:
     """Concepts and a rationale of each problem by each model: the designs of a cold start.
 
-    PromptCoT 2.0 asked four models about 9,221 problems of Codeforces and 6,365 of AoPS.
-
-    Args:
-        models: The authors.
-        writing: The prompt of rationales, and what the problem model can write.
-        problems: Statements.
-        number: How many concepts of each.
-        sampling: How models are sampled; its seed is the only source of randomness.
-        tries: How often a model is asked for readable concepts, and for a readable rationale.
-        concurrency: Most requests at the same time.
+    PromptCoT 2.0 asked four models about 9,221 problems of Codeforces and 6,365 of AoPS. A model is asked for
+    `number` concepts, and for each of these and the rationale at most `tries` times; the seed of `sampling`
+    is the only source of randomness.
 
     Raises:
         ConfigError: A number makes no sense.

@@ -1,8 +1,7 @@
 """Making a set of problems with models, so that a killed process continues exactly where it was.
 
-Every candidate becomes a line of a journal, kept or not. Candidates are made in rounds of fixed size and a
-round is written at once; what a kill leaves of a round is made again, from the same seeds and in the same
-batches.
+Candidates are made in rounds of fixed size, each written at once to a journal; what a kill leaves of a round
+is made again, from the same seeds.
 """
 
 import fcntl
@@ -64,15 +63,9 @@ async def make_problems(
     """Make a set of problems in a folder, or continue one.
 
     Left out are candidates that cannot be read, repeat an earlier one (by their words), or overlap with a
-    protected statement. Problems whose voters disagree stay in the set, with the reference None.
-
-    Args:
-        folder: Gets the journal of all candidates, and ``problems.jsonl`` for `load_problems` at the end.
-        write: Writes a candidate.
-        refer: Finds a reference.
-        settings: How candidates are made.
-        protected: Statements that will be tested on.
-        of: What else the set depends on, as plain data (the models' names, for example).
+    `protected` statement. Problems whose voters disagree stay in the set, with the reference None. The folder
+    gets the journal, and ``problems.jsonl`` for `load_problems`; `of` is what else the set depends on, as
+    plain data.
 
     Returns:
         The set. Its notes count what was left out, and its metadata tell each problem's provenance.

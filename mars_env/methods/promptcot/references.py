@@ -59,12 +59,9 @@ class Majority:
     """A reference by majority vote: the boxed answer that most of some solutions give.
 
     Only boxed answers count: where voters say "I do not know", that must not become the reference. An answer
-    that the grader could not compare with is not a reference either.
-
-    Attributes:
-        voter: Writes the solutions: a Solver of a model, better a stronger one than will be trained.
-        voters: How many solutions. PromptCoT 2.0: 8.
-        threshold: The least share of the voters that makes a reference. The paper has none; ours is a half.
+    that the grader could not compare with is not a reference either. The voter is better stronger than the
+    model that will be trained. PromptCoT 2.0 has 8 votes and no threshold, the least share that makes a
+    reference.
     """
 
     voter: Agent
@@ -95,17 +92,10 @@ class Majority:
 class WrittenTests:
     """A reference of tests: an author writes an input a round, and the output is found by vote.
 
-    With fewer than `least` tests on whose outputs enough answers agree the reference is UNKNOWN. The
-    agreement is the lowest of its tests. (PromptCoT 2.0 has 3 to 4 tests by one model, one a round, with
-    several seeds; the vote over seeds and the threshold are our reading.)
-
-    Attributes:
-        author: Writes inputs and answers them.
-        rounds: Inputs that are asked for.
-        least: Fewest tests of a reference.
-        voters: Answers to each input.
-        threshold: As in `Majority`.
-        sampling: How the author is sampled; the seed comes with each request.
+    The author is asked for `rounds` inputs, and for `voters` answers to each. With fewer than `least` tests
+    on whose outputs enough answers agree the reference is UNKNOWN. The agreement is the lowest of its tests.
+    (PromptCoT 2.0 has 3 to 4 tests by one model, one a round, with several seeds; the vote over seeds and the
+    threshold are our reading.)
     """
 
     author: Model

@@ -1,12 +1,7 @@
-"""PromptCoT 2.0 (arXiv 2509.19894): train a problem model and a rationale model by turns.
+"""PromptCoT 2.0 (arXiv 2509.19894): train a problem model p and a rationale model q by turns.
 
-    cold start    p and q imitate designs (concepts, rationale, problem) that others wrote
-    E-step        q writes rationales of a known problem and imitates the one with the largest
-                  R = log p(x|z,c) + log p(z|c)
-    M-step        q writes one greedy rationale of each problem; p imitates rationale and problem
-
-The paper calls the E-step reinforcement learning; it is imitation of the best of 8. Training on the problems
-that they write is ordinary: `mars_env.trainers.train` by rewards, or a `LocalTrainer` with `Preferences`.
+Cold start: both imitate designs that others wrote. E-step: q writes rationales of a known problem and
+imitates the one with the largest R = log p(x|z,c) + log p(z|c). M-step: p imitates q's greedy rationales.
 """
 
 import json
@@ -33,7 +28,7 @@ from mars_env.models.hf import HFModel
 from mars_env.models.requests import require_fit
 from mars_env.seeds import derive_seed
 from mars_env.sync import gather_all
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.loop import Texts, fit
@@ -91,16 +86,12 @@ class Designers:
         """
         if not is_readable(self.writing, design):
             advice = "give both, neither with a heading of the other"
-            raise ConfigError(f"{shown(design.problem)} and its rationale could not be read back: {advice}")
+            raise ConfigError(f"{brief(design.problem)} and its rationale could not be read back: {advice}")
         prompt = self.writing.from_concepts(design.concepts)
         return _fitting(self.problem, self.problem.written(prompt, *self.writing.parts(design)))
 
     def rationale_text(self, design: Design) -> Completion:
-        """What the rationale model is to write.
-
-        Raises:
-            ContextError: It is longer than the model's context.
-        """
+        """What the rationale model is to write; a `ContextError` if its context is too short."""
         prompt = self.writing.from_problem(design.concepts, design.problem)
         return _fitting(self.rationale, self.rationale.written(prompt, design.rationale))
 
@@ -224,16 +215,10 @@ async def alternate(
 ) -> list[StepMetrics]:
     """The EM loop: pairs of E-step and M-step on known problems, until `loop.steps` pairs are done.
 
-    Args:
-        designers: The models, after a cold start.
-        trainer: ``designers.trainer(config, designs, loop)``, new for this loop: its steps are counted.
-        designs: Concepts and problems; their rationales are not read.
-        loop: The numbers.
-        directory: For checkpoints of both models, after whole pairs; the same call continues from the newest.
-        checkpoint_every: Pairs between two checkpoints; the last pair always gets one.
-        loggers: Get the metrics of every step: ``unreadable`` (rationales that were cut off, or that the
-            problem model could not write), and of an E-step ``best`` (mean of each problem's largest R, in
-            nats) and ``mean`` (of all R).
+    The trainer is ``designers.trainer(config, designs, loop)``, new for this loop: its steps are counted. The
+    same call continues from the newest checkpoint, written after whole pairs. Loggers get ``unreadable``
+    (rationales that were cut off, or that the problem model could not write), and of an E-step ``best`` (mean
+    of each problem's largest R, in nats) and ``mean`` (of all R).
 
     Raises:
         ConfigError: There are no problems, or more pairs than `loop.steps` are done already.

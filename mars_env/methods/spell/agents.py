@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from mars_env.agents.roles import RoleAgent
 from mars_env.errors import ConfigError
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Model, Sampling, role_of
 
 
@@ -83,5 +83,5 @@ def spell_agent(name: str, model: Model, sampling: Sampling | None = None) -> Ro
     """
     role = role_of(name)
     if role not in SPELL_ROLES:
-        raise ConfigError(f"SPELL has the roles {', '.join(SPELL_ROLES)}, not {shown(role)}")
+        raise ConfigError(f"SPELL has the roles {', '.join(SPELL_ROLES)}, not {brief(role)}")
     return SPELL_ROLES[role](model, sampling=sampling or Sampling(temperature=0.7))

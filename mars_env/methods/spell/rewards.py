@@ -10,7 +10,7 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.trees import children_of, is_right
 from mars_env.methods.spell.answers import read_answer
 from mars_env.methods.spell.rules import Vote
-from mars_env.text import choices, shown
+from mars_env.text import brief, choices
 from mars_env.types import Tree, Turn
 
 
@@ -132,7 +132,7 @@ class SpellReward:
     def __post_init__(self) -> None:
         if self.difficulty not in DIFFICULTY:
             there = choices(self.difficulty, DIFFICULTY)
-            raise ConfigError(f"there is no difficulty {shown(self.difficulty)}; there are {there}")
+            raise ConfigError(f"there is no difficulty {brief(self.difficulty)}; there are {there}")
 
     def __call__(self, tree: Tree) -> dict[str, float | None]:
         """The rewards of all turns, by turn id."""

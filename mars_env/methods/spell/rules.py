@@ -1,10 +1,4 @@
-"""SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863; docs/methods.md).
-
-A problem is a cluster of documents without a question. The Questioner makes question and reference; the
-Responder first answers once from another cluster's documents, and if that succeeds the question is not
-grounded in its own; otherwise it answers from all of these; the Verifier says whether its short answer and
-the reference are equivalent.
-"""
+"""SPELL's rules: one asks about documents, one answers, one compares (arXiv 2509.23863; docs/methods.md)."""
 
 import math
 import unicodedata
@@ -21,7 +15,7 @@ from mars_env.envs.rules import Play, ask
 from mars_env.errors import ConfigError
 from mars_env.grading.json_reply import parse_json_object
 from mars_env.methods.spell.answers import MOST_ANSWER, NUMBER, comparable, read_answer
-from mars_env.text import shown
+from mars_env.text import brief
 from mars_env.types import Problem, Verdict
 
 QUESTIONER, RESPONDER, VERIFIER = "questioner_0", "responder_0", "verifier_0"
@@ -46,13 +40,8 @@ def cluster(
 ) -> Problem:
     """A problem of these rules: documents, and what is to be asked about them.
 
-    Args:
-        id: Unique within its set.
-        task_text: What the Questioner is to ask about.
-        documents: At least one.
-        other_documents: Those of another cluster, for the answer that must not succeed. `train_spell` draws
-            them itself.
-        task: One of `TASKS`.
+    `other_documents` are those of another cluster, for the answer that must not succeed; `train_spell` draws
+    them itself. The task is one of `TASKS`.
 
     Raises:
         ConfigError: There is no document, or no such task.
@@ -77,9 +66,9 @@ def documents_of(problem: Problem, key: str = "documents") -> list[str]:
         advice = "make it by mars_env.methods.spell.rules.cluster, from lists of strings"
         if key != "documents":
             advice += ", or set grounding to false"
-        raise ConfigError(f"the problem {shown(problem.id)} has no {key}: {advice}")
+        raise ConfigError(f"the problem {brief(problem.id)} has no {key}: {advice}")
     if task not in TASKS:
-        raise ConfigError(f"the task of {shown(problem.id)} is {shown(task)}, not {', '.join(TASKS)}")
+        raise ConfigError(f"the task of {brief(problem.id)} is {brief(task)}, not {', '.join(TASKS)}")
     return list(texts)
 
 

@@ -1,11 +1,4 @@
-"""SPELL: one policy asks, answers and compares, without labels (arXiv 2509.23863).
-
-    memory ──> clusters with examples ──> trees of four levels ──> turns by role ──> update
-       ^                                          │
-       └────────── solvable questions ────────────┘
-
-`spell_batches` is its source of batches for `mars_env.trainers.loop.fit`. docs/methods.md has the method.
-"""
+"""SPELL: one policy asks, answers and compares, without labels (arXiv 2509.23863; docs/methods.md)."""
 
 import math
 from collections import Counter
@@ -201,12 +194,8 @@ async def spell_batches(
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees with the memory of all earlier batches, and yield what each update trains.
 
-    Args:
-        run: What is played.
-        done: Updates that are done already.
-        directory: Where `MEMORY` is kept; it is cut to the updates that are done.
-        on_trees: For your own metrics.
-        concurrency: Most trees played at the same time; each has up to ``group * verifiers`` requests.
+    `MEMORY` is kept in the directory, cut to the updates that are `done`. Of the trees played at the same
+    time, each has up to ``group * verifiers`` requests.
     """
     assert run.game is not None
     game, team, settings, spell = graded_in_step(run.game), run.team, run.settings, run.spell
@@ -253,13 +242,6 @@ async def train_spell(
     The Questioner's rewards are compared over the batch (``TrainConfig.batch_roles``), the others' in their
     groups. A run that was killed continues from its newest checkpoint with the memory of that moment, and on
     a CPU ends with bitwise the same weights and memory.
-
-    Args:
-        run: Who plays, on what, and all numbers.
-        directory: For checkpoints and memory. The same call continues from the newest checkpoint.
-        checkpoint_every: Updates between two checkpoints.
-        loggers: Get the metrics of every update.
-        on_trees: Gets all trees of every batch.
 
     Raises:
         ConfigError: Team and settings do not fit.

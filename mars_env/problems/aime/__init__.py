@@ -38,12 +38,8 @@ def aime_problems(
     The level is drawn uniformly from those requested, then the template from those of that level. Metadata:
     ``level`` (1 to 5), ``topic``, ``template``, ``parameters`` (the numbers drawn).
 
-    Args:
-        seed: The set's seed.
-        split: ``"train"`` (the default) or ``"test"``; no statement is in both.
-        level: One or more levels; None means all.
-        topic: One or more of number theory, combinatorics, probability, algebra, geometry, sequences.
-        template: One or more names of templates.
+    No statement is in both splits, ``"train"`` (the default) and ``"test"``. Levels, topics and templates are
+    one, several, or by default all.
 
     Raises:
         ConfigError: A level, topic, template or split is unknown, or no template fits them all.

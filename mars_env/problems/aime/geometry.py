@@ -20,12 +20,7 @@ TRIPLES = (
 
 
 def apex(a: int, b: int, c: int) -> tuple[Fraction, Fraction]:
-    """The corner A of a triangle with B = (0, 0) and C = (a, 0): its x, and the square of its y.
-
-    Args:
-        a: Length of BC.
-        b: Length of CA.
-        c: Length of AB.
+    """The corner A of a triangle of sides a, b, c with B = (0, 0), C = (a, 0): its x, and its y squared.
 
     Example:
         >>> apex(3, 4, 5)

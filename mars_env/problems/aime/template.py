@@ -17,12 +17,9 @@ LOWEST_TERMS = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One draw of a template.
+    """One draw of a template, with its `parameters`: the numbers drawn, from which tests solve it again.
 
-    Attributes:
-        statement: The text, with mathematics in LaTeX.
-        answer: Computed in a different way than the one a solver is expected to find.
-        parameters: The numbers that were drawn, as plain data; the tests solve the problem again from them.
+    The answer is computed in a different way than the one a solver is expected to find.
     """
 
     statement: str

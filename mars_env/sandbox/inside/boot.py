@@ -1,11 +1,7 @@
 """Inside the walls: a fork server, the boxes that it forks, and the programs that they fork.
 
-- The server is started once. It imports what programs use, then waits; each order makes it fork a box.
-  It never sees a program or its input.
-- A box enters its own name spaces (processes, files, network) or goes behind Landlock, drops all
-  privileges, and waits for programs; each runs in a fork. With bubblewrap the box is the first process of its
-  name space (unkillable from within) and undumpable (not traceable); elsewhere a system call filter blocks
-  signals and tracing. From inside, neither the server nor another box can be seen.
+The server imports what programs use, then waits; each order makes it fork a box, which drops all privileges
+and waits for programs; each runs in a fork. From inside, neither the server nor another box can be seen.
 
 An order to the server is one packet of marshalled plain data, with the control socket of the new box. An
 order to a box is one packet with the file descriptors ``request, stdin, stdout, stderr, data[, channel]``; a

@@ -1,6 +1,6 @@
 """Kernel calls with integers and bytes: name spaces, Landlock, filters, resource limits."""
 
-# ruff: noqa: PTH103, PTH112, PTH120
+# ruff: noqa: PTH112
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import array
 import os
 import resource
 import struct
-
-from mars_env.sandbox.inside.folders import write_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing is slow to import
@@ -22,7 +20,6 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
-MS_BIND, MS_REC = 1 << 12, 1 << 14
 SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 444, 445, 446
 SYS_PIDFD_OPEN = 434
 SECCOMP_NEW_LISTENER = 8
@@ -63,11 +60,6 @@ def unshare(config: dict[str, Any], uid: int | None) -> None:
     libc_call("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
     for arguments in config["mounts"]:
         libc_call("mount", *arguments)
-    for copy, path in config["shown"].items():
-        os.makedirs(path if os.path.isdir(copy) else os.path.dirname(path), exist_ok=True)
-        if not os.path.isdir(copy):
-            write_file(path, b"")
-        libc_call("mount", *mount_arguments(copy, path, "", MS_BIND | MS_REC))
     if uid is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)

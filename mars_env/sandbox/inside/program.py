@@ -85,11 +85,7 @@ def open_streams() -> None:
 def run_child(box: _Box, request: dict[str, Any], fd_count: int, failure_fd: int) -> None:
     """In the fork: apply the limits, then become the program. Never returns.
 
-    Args:
-        box: The fork has a copy of its state.
-        request: The order.
-        fd_count: How many file descriptors the program gets, from 0 on.
-        failure_fd: Where to report what went wrong before the program started.
+    The program gets file descriptors 0 to `fd_count`; what went wrong before it started goes to `failure_fd`.
     """
     try:
         os.dup2(failure_fd, fd_count, inheritable=False)
