@@ -119,7 +119,6 @@ EQUIVALENT = {
     "x, weights = _quadrature((min(k // top, int(many[leaders.start :].sum())) + 1) * 2)": "more nodes",
     "last = min(alone - 1, int((reached > _NEVER).sum()) - 0)": "one case more, which no float shows",
     'text = json.dumps(manifest, indent= 1, allow_nan=False) + "\\n"': "the same JSON",
-    "negative = ((ratio < 1 - clip_low) | (ratio > dual_clip)) & (advantages != 0)": "none is above 0",
     'if mode <= "sequence-mean":': "of the three modes",
     "gap = ((logp - logp_old) * mask).sum(1, keepdim=True)": "it has two dimensions",
     "return _bounded(gap / mask.sum(1, keepdim=True)).exp()": "so too",

@@ -119,7 +119,6 @@ class TeamRollouts:
             "importance_sampling_level": config.ratio,
             "epsilon": config.clip[0],
             "epsilon_high": config.clip[1],
-            "delta": config.dual_clip,
             "beta": config.kl_coefficient,
             "use_bias_correction_kl": True,
             "vllm_importance_sampling_correction": True,
