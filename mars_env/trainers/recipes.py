@@ -35,10 +35,6 @@ def require_order(pipeline: PipelineSettings, credit: Credit) -> None:
             raise ValueError("groups_per_update is for rollouts that overlap: set staleness to 1 or more")
         if credit.whole_trees:
             raise ValueError("groups_per_update splits trees, which the credit needs whole: leave it out")
-    if pipeline.refill > 1 and credit.whole_trees:
-        raise ValueError("refill judges groups one by one, but the credit needs whole trees: leave it out")
-    if pipeline.refill > 1 and credit.uniform_groups == "count":
-        raise ValueError('refill replaces groups of equal rewards: set uniform_groups to "drop"')
 
 
 def _own_grower(value: Any) -> Any:
