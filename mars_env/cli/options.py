@@ -15,6 +15,7 @@ from mars_env.cli.screen import Screen, say
 from mars_env.cli.streams import STREAM, read_from
 from mars_env.errors import ConfigError
 from mars_env.evaluation.costs import checked_prices
+from mars_env.models.secrets import api_key
 from mars_env.problems import ProblemSet
 
 if TYPE_CHECKING:
@@ -137,6 +138,11 @@ async def serve_until_stopped(
         await stopped.wait()
     finally:
         await server.close()
+
+
+def client_keys(variable: str | None) -> list[str]:
+    """The clients' keys that an environment variable holds, separated by commas; none without a variable."""
+    return api_key(variable, "the clients' keys").replace(",", " ").split()
 
 
 def prices(values: Sequence[str] | None) -> dict[str, tuple[float, float]] | None:

@@ -7,14 +7,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 from mars_env.api import load_problems
-from mars_env.cli.options import Required, finite_set, serve_until_stopped
+from mars_env.cli.options import Required, client_keys, finite_set, serve_until_stopped
 from mars_env.cli.screen import say
 from mars_env.cli.streams import read_from
 from mars_env.errors import ConfigError, ProblemError, explained
 from mars_env.files import jsonl_rows
 from mars_env.grading import grader_for
 from mars_env.lazy import import_object
-from mars_env.models.secrets import client_keys
 from mars_env.rollout import read_run
 from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
 from mars_env.serving.recorder import Recorder

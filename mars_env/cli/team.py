@@ -18,7 +18,6 @@ from mars_env.cli.streams import STREAM, json_of, text_of
 from mars_env.envs import EnvSpec, MarsEnv, spec
 from mars_env.envs.game import Game
 from mars_env.errors import ConfigError
-from mars_env.models.secrets import client_keys
 from mars_env.rollout import Job, play
 from mars_env.rollout.engine import at_most
 from mars_env.seeds import derive_seed
@@ -153,7 +152,7 @@ def serve(  # public edge: one parameter is one option of the command
     agents = with_tools(agents, tools)
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **options.settings(set_))
     how: dict[str, Any] = {"concurrency": concurrency, "waiting": waiting, "seed": seed, "out": out}
-    server = TeamServer(answerer, name=name, keys=client_keys(api_key_env), **how)
+    server = TeamServer(answerer, name=name, keys=options.client_keys(api_key_env), **how)
     asyncio.run(_serve(server, host, port))
 
 
@@ -163,7 +162,7 @@ def _openenv_server(
     env = make_env(env_spec, problems)
     learner = role or env.possible_agents[0]
     partners = _others(env, [name for name in env.possible_agents if name != learner], agents)
-    keys = tuple(client_keys(api_key_env))
+    keys = tuple(options.client_keys(api_key_env))
     return OpenEnvServer(lambda: make_env(env_spec, problems), learner, partners, keys)
 
 

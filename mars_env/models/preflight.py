@@ -44,7 +44,7 @@ async def preflight(agents: Mapping[str, Agent], game: object = None, trained: C
                     raise ConfigError(f"{name} is trained, but {why}")
                 log.warning("turns of %s cannot be trained on later: %s", name, why)
     models = {id(model): model for player in (*agents.values(), game) for model in _servers(player)}
-    await asyncio.gather(*(_check(model) for model in models.values()))
+    await asyncio.gather(*(check_server(model) for model in models.values()))
 
 
 def models_of(player: object) -> list[Any]:
@@ -78,7 +78,8 @@ def _untrainable(model: HTTPModel, sampling: object) -> str:
     return ""
 
 
-async def _check(model: HTTPModel) -> None:
+async def check_server(model: HTTPModel) -> None:
+    """Raise an error, as `preflight` does, for a model whose servers cannot be used."""
     answers = await model.listed()
     lost = [f"{url}: {body.decode('utf-8', 'replace')}" for url, status, body in answers if status is None]
     if len(lost) == len(answers):
@@ -115,27 +116,6 @@ async def _probe(model: HTTPModel, names: list[str]) -> None:
         lacks = "log-probabilities" if completion.token_ids and completion.prompt_ids else "token ids"
         advice = "serve it by vLLM 0.10.2 or later (an HTTPModel without exact=True needs none)"
         raise ConfigError(f"{model.name} gives no {lacks} ({model.endpoints[0]}) to train on: {advice}")
-
-
-async def check_engine(url: str, api_key_env: str | None) -> None:
-    """Ask an engine whether it gives the token ids and log-probabilities that training needs.
-
-    Without `api_key_env`, an engine that wants a key is not asked.
-
-    Raises:
-        ConfigError: It gives none, or refuses the key.
-        ModelError: It cannot be reached.
-    """
-    listing = HTTPModel(url, "the engine", api_key_env=api_key_env)
-    [(base, status, body)] = await listing.listed()
-    names = model_names(body) if status == 200 else []
-    refused = status in (401, 403) and api_key_env is not None
-    if names:
-        await _check(HTTPModel(url, names[0], exact=True, api_key_env=api_key_env))
-    elif status is None or refused:
-        await _check(listing)
-    else:
-        log.warning("%s lists no models (status %s), so it was not checked for token ids", base, status)
 
 
 def model_names(payload: bytes) -> list[str]:

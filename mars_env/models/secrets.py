@@ -66,8 +66,3 @@ def api_key(variable: str | None, what: str = "the API key") -> str:
     if not key:
         raise ConfigError(f"the environment variable {variable} with {what} is not set; export it first")
     return key
-
-
-def client_keys(variable: str | None) -> list[str]:
-    """The clients' keys that an environment variable holds, separated by commas; none without a variable."""
-    return api_key(variable, "the clients' keys").replace(",", " ").split()

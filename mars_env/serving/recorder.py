@@ -20,8 +20,9 @@ from mars_env import net
 from mars_env.checks import finite
 from mars_env.errors import ConfigError, StoreError
 from mars_env.models.endpoint import Endpoint
+from mars_env.models.http import HTTPModel
 from mars_env.models.openai_dialect import NEUTRAL, biasing_fields, completions_of, keeps_logprobs
-from mars_env.models.preflight import check_engine
+from mars_env.models.preflight import check_server, model_names
 from mars_env.models.requests import NO_LIMIT
 from mars_env.models.secrets import Secrets, api_key
 from mars_env.rollout.records import MAX_DEPTH, check_plain
@@ -106,8 +107,25 @@ class Recorder:
         await self.close()
 
     async def check(self) -> None:
-        """Ask the engine for one completion: whether its turns can be trained on; a `ConfigError` if not."""
-        await check_engine(*self._upstream)
+        """Ask the engine whether it gives the token ids and log-probabilities that training needs.
+
+        Without `api_key_env`, an engine that wants a key is not asked.
+
+        Raises:
+            ConfigError: It gives none, or refuses the key.
+            ModelError: It cannot be reached.
+        """
+        url, key = self._upstream
+        listing = HTTPModel(url, "the engine", api_key_env=key)
+        [(base, status, body)] = await listing.listed()
+        names = model_names(body) if status == 200 else []
+        refused = status in (401, 403) and key is not None
+        if names:
+            await check_server(HTTPModel(url, names[0], exact=True, api_key_env=key))
+        elif status is None or refused:
+            await check_server(listing)
+        else:
+            log.warning("%s lists no models (status %s), so it was not checked for token ids", base, status)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Serve, by default to this machine alone; others need a key."""

@@ -1,8 +1,7 @@
 """Advantages: how much better a turn did than those it is compared with. No torch in here.
 
-An `Estimator` is any function from groups to advantages by turn; write another one to change the credit. All
-here leave out turns of unknown reward (None: a machinery fault), then groups with fewer than two known
-rewards, then groups whose rewards are all equal.
+All estimators leave out turns of unknown reward (None: a machinery fault), then groups with fewer than two
+known rewards, then groups whose rewards are all equal.
 """
 
 from collections import Counter

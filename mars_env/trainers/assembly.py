@@ -188,13 +188,13 @@ def agents_by_name(
     else:
         for policy in dict.fromkeys(policies.values()):
             acting = [name for name in names if policies.get(name) == policy]
-            agents |= _agents_of_function(team.agents, acting, models[policy], sampling, policy)
+            agents |= agents_of_function(team.agents, acting, models[policy], sampling, policy)
     if frozen := [name for name in names if name not in policies]:
         agents |= make_agents(team.others, frozen, sampling=sampling, roles=roles)
     return {name: agents[name] for name in names}
 
 
-def _agents_of_function(
+def agents_of_function(
     function_name: str, names: Sequence[str], model: Model, sampling: Sampling, policy: str
 ) -> dict[str, Agent]:
     """The agents that a function makes of one model, by name.

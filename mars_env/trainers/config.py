@@ -161,9 +161,6 @@ class TrainConfig(Credit, frozen=True):
     """How far a ratio may fall below 1. None: 0.2 (PPO, GRPO), or 3e-4 with ``ratio="sequence"`` (GSPO)."""
     clip_high: float | None = Field(default=None, ge=0)
     """How far a ratio may rise above 1. None: 0.2, or 4e-4 with ``ratio="sequence"``. DAPO: 0.28."""
-    dual_clip: float | None = Field(default=None, gt=1)
-    """For negative advantages the loss is at most this times ``-A``, however large the ratio; None turns it
-    off. The usual value is 3 (arXiv 1912.09729)."""
     aggregation: Literal["token-mean", "sequence-mean"] | None = None
     """See `mars_env.trainers.losses.row_weights`. None: "token-mean", or "sequence-mean" with
     ``ratio="sequence"``."""

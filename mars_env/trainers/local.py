@@ -19,7 +19,7 @@ from mars_env.identity import identity_of, settings_identity
 from mars_env.lazy import needs
 from mars_env.seeds import derive_seed
 from mars_env.text import logger
-from mars_env.trainers.advantages import Estimator, advantage_stats, over_batch
+from mars_env.trainers.advantages import advantage_stats, over_batch
 from mars_env.trainers.config import Preferences, TrainConfig, estimator_of
 from mars_env.trainers.credit_rules import credit_rule
 from mars_env.trainers.metrics import StepMetrics, role_metrics
@@ -56,7 +56,6 @@ class LocalTrainer:
     Args:
         policies: By the names in `Turn.policy`.
         config: The settings.
-        estimator: Replaces the advantage estimator that the settings name.
         run: What else the run depends on, as plain data. A checkpoint with other values is rejected.
         on_policy: Samples are of the trained weights themselves, in the same engine and precision: importance
             weights are 1, and not computed.
@@ -72,7 +71,6 @@ class LocalTrainer:
         policies: Mapping[str, Policy],
         config: TrainConfig | None = None,
         *,
-        estimator: Estimator | None = None,
         run: Mapping[str, Any] | None = None,
         on_policy: bool = False,
         preferences: Preferences | None = None,
@@ -83,9 +81,8 @@ class LocalTrainer:
         self.config, self._on_policy = config, on_policy
         self.policies = dict(policies)
         self.steps = 0
-        self.estimator = estimator or estimator_of(self.config)
+        self.estimator = estimator_of(self.config)
         self.preferences, self.frozen = preferences, frozenset(frozen)
-        self._own_estimator = estimator
         if not policies or len({id(policy.model) for policy in policies.values()}) < len(policies):
             raise ConfigError("give a policy or more, and each model once: roles share it by its name")
         for name, policy in self.policies.items():
@@ -255,7 +252,7 @@ class LocalTrainer:
         """What must match where a run continues from a checkpoint, and what may change."""
         settings = settings_identity(self.config)
         credit = credit_rule(self.config.credit).groups
-        parts = {"credit": credit, "preferences": self.preferences, "estimator": self._own_estimator}
+        parts = {"credit": credit, "preferences": self.preferences}
         must_match = {
             **settings["must_match"],
             **describe_weights(self.policies),

@@ -1,9 +1,4 @@
-"""LoRA adapters, with peft's layers and files: several policies on one base model.
-
-adapters = add_adapters(model, ["solver", "verifier"])
-policies = {name: Policy(a, tokenizer, reference=a.base) for name, a in adapters.items()}
-models = {name: HFModel((a, tokenizer), name=name) for name, a in adapters.items()}
-"""
+"""LoRA adapters, with peft's layers and files: several policies on one base model (docs/training.md)."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -12,7 +12,6 @@ ignored, but must be finite. All logarithms are natural. `mars_env.trainers.loca
     aggregate(loss, mask, "token-mean").backward()
 """
 
-import math
 from typing import Final, Literal
 
 import torch
@@ -68,46 +67,28 @@ def sequence_ratio(logp: Tensor, logp_old: Tensor, mask: Tensor) -> Tensor:
     return _bounded(gap / mask.sum(-1, keepdim=True)).exp().expand_as(logp)
 
 
-def clipped_loss(
-    ratio: Tensor,
-    advantages: Tensor,
-    clip_low: float = 0.2,
-    clip_high: float = 0.2,
-    dual_clip: float = math.inf,
-) -> Tensor:
+def clipped_loss(ratio: Tensor, advantages: Tensor, clip_low: float = 0.2, clip_high: float = 0.2) -> Tensor:
     """The clipped surrogate, as a loss: ``-min(ratio A, clip(ratio, 1 - low, 1 + high) A)``, [S, T].
 
-    Source: PPO (arXiv 1707.06347, equation 7); GRPO (arXiv 2402.03300); two bounds: DAPO (arXiv 2503.14476);
-    dual clip: Ye et al. (arXiv 1912.09729, equation 5).
+    Source: PPO (arXiv 1707.06347, equation 7); GRPO (arXiv 2402.03300); two bounds: DAPO (arXiv 2503.14476).
 
     Args:
         ratio: [S, T].
         advantages: [S, 1] or [S, T].
         clip_low: How far the ratio may fall below 1.
         clip_high: How far it may rise above 1.
-        dual_clip: For A < 0 the loss is at most ``-dual_clip A``, however large the ratio is.
 
     Example:
         >>> clipped_loss(torch.tensor([[1.5, 1.5, 0.5]]), torch.tensor([[1.0, -1.0, -1.0]]))
         tensor([[-1.2000,  1.5000,  0.8000]])
-        >>> clipped_loss(torch.tensor([[50.0]]), torch.tensor([[-1.0]]), dual_clip=3.0)
-        tensor([[3.]])
     """
-    ratio = torch.where(advantages < 0, ratio.clamp(max=dual_clip), ratio)
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
     return -torch.minimum(ratio * advantages, clipped * advantages)
 
 
-def is_clipped(
-    ratio: Tensor,
-    advantages: Tensor,
-    clip_low: float = 0.2,
-    clip_high: float = 0.2,
-    dual_clip: float = math.inf,
-) -> Tensor:
+def is_clipped(ratio: Tensor, advantages: Tensor, clip_low: float = 0.2, clip_high: float = 0.2) -> Tensor:
     """Where `clipped_loss` has no gradient because of a clip: boolean [S, T]."""
-    negative = ((ratio < 1 - clip_low) | (ratio > dual_clip)) & (advantages < 0)
-    return torch.where(advantages > 0, ratio > 1 + clip_high, negative)
+    return torch.where(advantages > 0, ratio > 1 + clip_high, (ratio < 1 - clip_low) & (advantages < 0))
 
 
 def kl_k2(logp: Tensor, logp_reference: Tensor) -> Tensor:

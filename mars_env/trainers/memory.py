@@ -72,7 +72,6 @@ def activations(
     checkpointing: bool,
     itemsize: int = 2,
     autocast: bool = False,
-    scores: int = 0,
 ) -> float:
     """Bytes of activations that a backward pass over so many tokens needs.
 
@@ -82,10 +81,8 @@ def activations(
         checkpointing: Whether layers are computed again.
         itemsize: Bytes of one weight.
         autocast: Whether weights of 4 bytes compute in 2.
-        scores: The keys of one query, where attention keeps its scores: softmax and copies, 5 bytes each
-            (arXiv 2205.05198, equation 1).
     """
-    layer = model.layer_bytes(itemsize, autocast=autocast) + 5 * model.heads * scores
+    layer = model.layer_bytes(itemsize, autocast=autocast)
     if checkpointing:
         return tokens * (itemsize * model.hidden * model.layers + layer)
     return tokens * layer * model.layers

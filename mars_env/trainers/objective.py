@@ -4,7 +4,6 @@ Each loss is a pure function of log-probabilities and entropies of the sampled t
 weighted loss of a micro-batch, and sums of its metrics over sampled tokens or pairs.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -50,14 +49,13 @@ def _reward_loss(
         ratio = losses.sequence_ratio(logp, old, mask)
     else:
         ratio = losses.token_ratio(logp, old)
-    clip = (*config.clip, config.dual_clip or math.inf)
     sampled = torch.where(batch.weighted, batch.rollout, old)
     factors, parts = token_weights(old, sampled, mask, advantages, config)
-    per_token = losses.clipped_loss(ratio, advantages, *clip) * factors
+    per_token = losses.clipped_loss(ratio, advantages, *config.clip) * factors
     gap = (old - batch.rollout).abs()
     metrics = {
         "ratio": ratio,
-        "clipped": losses.is_clipped(ratio, advantages, *clip),
+        "clipped": losses.is_clipped(ratio, advantages, *config.clip),
         "entropy": entropy,
         "rollout_gap": gap * batch.same_prompt,  # between engine and trainer, not between two prompts
         "same_prompt": batch.same_prompt.expand_as(ratio),

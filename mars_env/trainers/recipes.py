@@ -14,7 +14,7 @@ from mars_env.identity import MAY_CHANGE
 from mars_env.lazy import import_object
 from mars_env.rollout.pipeline import PipelineSettings
 from mars_env.text import validation_message
-from mars_env.trainers.config import Credit, Overlong, TrainConfig
+from mars_env.trainers.config import Overlong, TrainConfig
 from mars_env.trainers.tables import (
     EngineSettings,
     EnvironmentSettings,
@@ -26,19 +26,6 @@ from mars_env.trainers.tables import (
 from mars_env.types import Sampling
 
 Settings = TypeVar("Settings", bound=BaseModel)
-
-
-def require_order(pipeline: PipelineSettings, credit: Credit) -> None:
-    """Reject credit for which the pipeline gives its groups too early, or not at all, with ValueError."""
-    if pipeline.groups_per_update is not None:
-        if not pipeline.staleness:
-            raise ValueError("groups_per_update is for rollouts that overlap: set staleness to 1 or more")
-        if credit.whole_trees:
-            raise ValueError("groups_per_update splits trees, which the credit needs whole: leave it out")
-    if pipeline.refill > 1 and credit.whole_trees:
-        raise ValueError("refill judges groups one by one, but the credit needs whole trees: leave it out")
-    if pipeline.refill > 1 and credit.uniform_groups == "count":
-        raise ValueError('refill replaces groups of equal rewards: set uniform_groups to "drop"')
 
 
 def _own_grower(value: Any) -> Any:
@@ -100,8 +87,13 @@ class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrin
 
     @model_validator(mode="after")
     def _consistent(self) -> "RunSettings":
-        require_order(self.pipeline, self.train)
-        if self.pipeline.groups_per_update is not None and self.rollouts is None:
+        if self.pipeline.groups_per_update is None:
+            return self
+        if not self.pipeline.staleness:
+            raise ValueError("groups_per_update is for rollouts that overlap: set staleness to 1 or more")
+        if self.train.whole_trees:
+            raise ValueError("groups_per_update splits trees, which the credit needs whole: leave it out")
+        if self.rollouts is None:
             raise ValueError("pipeline.groups_per_update needs groups that end before trees: give rollouts")
         return self
 

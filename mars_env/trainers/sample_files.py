@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from mars_env.errors import StoreError, explained
-from mars_env.files import jsonl_rows, open_regular
 from mars_env.rollout.exports import write_jsonl
 from mars_env.text import brief
 from mars_env.trainers.samples import TurnSample
@@ -75,11 +73,3 @@ def _misfits(sample: TurnSample) -> Iterator[tuple[str, str]]:
 def write_samples(path: str | Path, samples: Iterable[TurnSample]) -> int:
     """Write samples, one a line; returns their number. The file is whole or not there."""
     return write_jsonl(map(sample_to_row, samples), path)
-
-
-def read_samples(path: str | Path) -> Iterator[TurnSample]:
-    """The samples of a file; a `StoreError` if it cannot be read, or a row is none of this version's."""
-    with explained(StoreError, f"{path} cannot be read", OSError), open_regular(Path(path)) as file:
-        for place, row in jsonl_rows(Path(path), file, StoreError):
-            with explained(StoreError, place, ValueError):
-                yield sample_from_row(row)

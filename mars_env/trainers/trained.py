@@ -1,9 +1,8 @@
 """What a training run wrote, as agents: ``team:runs/one`` (see `mars_env.agents.make_agents`)."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,10 @@ from mars_env.agents.tools import Tool, Toolbox, make_tools
 from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
 from mars_env.models.hf import HFModel
-from mars_env.players import by_name, takes
+from mars_env.players import takes
 from mars_env.problems import ProblemSet
 from mars_env.text import brief
+from mars_env.trainers.assembly import agents_of_function
 from mars_env.trainers.checkpoints import STATE, load_state, newest_checkpoint
 from mars_env.trainers.lora import add_adapters
 from mars_env.trainers.team import OWN
@@ -67,7 +67,7 @@ class TrainedTeam:
         self._sampling = replace(
             TypeAdapter(Sampling).validate_python(run_settings["sampling"]), **(changes or {})
         )
-        self._function = _function_of(function or run_settings["made_by"], self._sampling, changes)
+        self._function = _function_name(function or run_settings["made_by"], changes)
         self._arguments = dict(model or {})
         self._tools = tools or make_tools(run_settings.get("tools", ""), problems)
         self._models: dict[str, HFModel] = {}
@@ -81,12 +81,13 @@ class TrainedTeam:
             )
         policy = self._policies[name]
         model = self._model(policy)
-        if self._function is None:
+        if self._function == OWN:
             return as_agent(
                 model, name, sampling=self._sampling, thinking=self._thinking, roles=roles, tools=self._tools
             )
         if policy not in self._made:
-            self._made[policy] = by_name(self._function(model), list(self._policies))
+            names = [each for each, own in self._policies.items() if own == policy]
+            self._made[policy] = agents_of_function(self._function, names, model, self._sampling, policy)
         return self._made[policy][name]
 
     def _model(self, policy: str) -> HFModel:
@@ -109,17 +110,10 @@ class TrainedTeam:
         return {name: HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()}
 
 
-def _function_of(
-    name: str | None, sampling: Sampling, changes: Mapping[str, Any] | None
-) -> Callable[[Any], Any] | None:
-    """The function of a model that makes agents, with the sampling it takes; None: the library's own."""
+def _function_name(name: str | None, changes: Mapping[str, Any] | None) -> str:
+    """The function that makes the agents, which must take the sampling that is changed."""
     if name is None:
         raise ConfigError("name what makes its agents of a model: team:FOLDER?function=my_module:my_team")
-    if name == OWN:
-        return None
-    function: Callable[..., Any] = import_object(name)
-    if takes(function, "sampling"):
-        return partial(function, sampling=sampling)
-    if changes:
+    if name != OWN and changes and not takes(import_object(name), "sampling"):
         raise ConfigError(f"{name} takes no sampling: leave {', '.join(changes)} out")
-    return function
+    return name

@@ -1,13 +1,8 @@
 """TRL's `GRPOTrainer` as a trainer of teams: mars_env makes turns, groups and advantages, TRL the update.
 
-    team = TeamRollouts(game, agents, problems, rollouts=..., config=...)
-    GRPOTrainer(
-        model=..., processing_class=..., train_dataset=Dataset.from_list(team.prompts()),
-        rollout_func=team, reward_funcs=team.advantage, args=GRPOConfig(**team.arguments(...), ...),
-    )
-
 One tree is played for each prompt. TRL takes a fixed number of rows per prompt, that of the largest tree;
-smaller trees are filled up with rows of which no token is trained. docs/other-trainers.md lists the limits.
+smaller trees are filled up with rows of which no token is trained. docs/other-trainers.md has an example and
+the limits.
 """
 
 import math
@@ -119,7 +114,6 @@ class TeamRollouts:
             "importance_sampling_level": config.ratio,
             "epsilon": config.clip[0],
             "epsilon_high": config.clip[1],
-            "delta": config.dual_clip,
             "beta": config.kl_coefficient,
             "use_bias_correction_kl": True,
             "vllm_importance_sampling_correction": True,

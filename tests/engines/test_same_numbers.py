@@ -57,7 +57,6 @@ CASES = {
     "MARS2": Case(MARS2.train.model_copy(update=TREE), "tree", ("clipped", "vetoed")),
     "token-mean": Case(TrainConfig(tis_veto=None, clip_high=0.02), bite=("clipped",)),
     "sequence-mean": Case(TrainConfig(aggregation="sequence-mean", tis_veto=None, **CLIP), "tree"),
-    "dual clip": Case(TrainConfig(dual_clip=1.3, tis_veto=None, **CLIP), bite=("clipped",)),
     "gspo": Case(TrainConfig(ratio="sequence", tis_veto=None, **TREE), "tree", ("clipped",)),
     "cap and veto": Case(TrainConfig(tis_cap=1.1, tis_veto=0.7), bite=("vetoed",)),
     "mastered tokens": Case(TrainConfig(dmmpt_threshold=0.9), bite=("mastered",)),
@@ -336,7 +335,6 @@ def trl_numbers(config, samples, trainer, old, after):
     }  # fmt: skip
     for name, value in settings.items():
         setattr(trainer, name, value)
-    trainer.args.delta = config.dual_clip
     trainer.current_gradient_accumulation_steps = 1
     trainer.args.steps_per_generation = 1
     prompts = [torch.tensor(s.prompt_ids) for s in samples]

@@ -25,8 +25,8 @@ from mars_env.models.openai_dialect import completions_of, context_of, embedded_
 from mars_env.net import UNREADABLE, Refusal, plain_json
 from mars_env.problems.files import load_file
 from mars_env.serving.wire import read_request
+from mars_env.trainers.row_checks import check_rows
 from mars_env.trainers.run_file import load_run
-from mars_env.trainers.sample_files import read_samples
 from mars_env.types import Sampling
 
 CORPUS = json.loads(Path(__file__).with_name("corpus.json").read_text(encoding="utf-8"))
@@ -123,7 +123,9 @@ def test_requests_of_clients_are_questions_or_refused(body, kind):
 
 
 @pytest.mark.parametrize(
-    "read", [load_file, lambda path: list(read_samples(path))], ids=["problems", "samples"]
+    "read",
+    [load_file, lambda path: list(check_rows(path.read_bytes().splitlines()))],
+    ids=["problems", "samples"],
 )
 @more
 @given(

@@ -376,14 +376,6 @@ def test_fit_refreshes_logs_and_closes_also_when_a_rollout_fails(toy, groups):
     ]
 
 
-def test_an_estimator_of_ones_own(toy, groups):
-    chosen = {(groups[0].turns[0].tree_id, "0"): 1.0}
-    tiny = LocalTrainer({"mars": Policy(toy.tiny_model())}, estimator=lambda _: chosen)
-    metrics = tiny.step(groups)
-    assert metrics.policies["mars"]["completions"] == 1
-    assert metrics.roles["solver"]["trained"] == 1
-
-
 def test_tokens_and_completions_are_counted_once_whatever_the_epochs(toy):
     def counted(epochs):
         one = trainer(toy, TrainConfig(learning_rate=1e-3, epochs=epochs))

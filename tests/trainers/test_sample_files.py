@@ -1,5 +1,6 @@
 """Rows that any trainer can train on, made in one place, and files that hold them."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,10 +9,9 @@ from toy_training import tiny_model, toy_groups
 from typer.testing import CliRunner
 
 from mars_env.cli import app
-from mars_env.errors import StoreError
 from mars_env.rollout import Store, groups_of
 from mars_env.trainers import TrainConfig, local
-from mars_env.trainers.sample_files import read_samples, write_samples
+from mars_env.trainers.sample_files import sample_from_row, write_samples
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Completion, Problem, Tree
 
@@ -30,6 +30,11 @@ def trees():
     lost = replace(trees[0].turns[3], reward=None)
     chain = replace(trees[0].turns[4], action=called(trees[0].turns[4].action))
     return [replace(trees[0], turns=(*trees[0].turns[:3], lost, chain, trees[0].turns[5])), trees[1]]
+
+
+def read(path):
+    """The samples of a file."""
+    return [sample_from_row(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def called(action):
@@ -61,7 +66,7 @@ def test_a_chain_in_one_row_trains_as_its_completions_do(trees):
 def test_a_file_holds_the_same_rows_to_the_last_bit(trees, tmp_path):
     samples = turn_samples(groups_of(trees), TrainConfig())
     assert write_samples(tmp_path / "samples.jsonl", samples) == len(samples)
-    assert list(read_samples(tmp_path / "samples.jsonl")) == samples
+    assert read(tmp_path / "samples.jsonl") == samples
 
 
 def test_the_command_line_writes_them(trees, tmp_path):
@@ -71,9 +76,7 @@ def test_the_command_line_writes_them(trees, tmp_path):
             store.write_tree(tree, {})
     paths = [str(tmp_path / "run"), str(tmp_path / "s.jsonl")]
     CliRunner().invoke(app, ["export", *paths, "--format", "samples", "--advantage", "mean_centred"])
-    assert list(read_samples(tmp_path / "s.jsonl")) == turn_samples(
-        groups_of(trees), TrainConfig(advantage="mean_centred")
-    )
+    assert read(tmp_path / "s.jsonl") == turn_samples(groups_of(trees), TrainConfig(advantage="mean_centred"))
 
 
 def test_what_cannot_be_scored_leaves_its_group(trees):
@@ -83,12 +86,3 @@ def test_what_cannot_be_scored_leaves_its_group(trees):
     unknown = [trees[0], replace(trees[1], turns=(replace(first, reward=None), *trees[1].turns[1:]))]
     kept = turn_samples(groups_of(changed), TrainConfig())
     assert kept == turn_samples(groups_of(unknown), TrainConfig()) and kept
-
-
-def test_a_file_of_another_export_is_refused_with_its_line(tmp_path):
-    path = tmp_path / "sft.jsonl"
-    path.write_text('{"prompt": "2 + 2?", "completion": "4"}\n')
-    with pytest.raises(StoreError):
-        list(read_samples(path))
-    with pytest.raises(StoreError):
-        list(read_samples(tmp_path / "nothing.jsonl"))

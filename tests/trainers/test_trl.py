@@ -91,7 +91,7 @@ def playing(tmp_path):
 @pytest.mark.parametrize(
     "config",
     [
-        TrainConfig(learning_rate=1e-3, weight_decay=10.0, dual_clip=3.0),
+        TrainConfig(learning_rate=1e-3, weight_decay=10.0),
         TrainConfig(learning_rate=1e-3, ratio="sequence", train_roles=("solver", "corrector")),
         TrainConfig(learning_rate=1e-3, advantage="mean_centred", epochs=2),
     ],

@@ -156,8 +156,6 @@ def _loss(train: TrainConfig) -> Iterator[Translation]:
     yield Translation("--actor.loss_agg_mode", "train.aggregation", (_AGGREGATIONS[train.mean],))
     yield Translation("--actor.eps_clip", "train.clip_low", None)
     yield Translation("--actor.eps_clip_low_high", "train.clip_low and train.clip_high", train.clip)
-    dual = None if train.dual_clip is None else (train.dual_clip,)
-    yield Translation("--actor.dual_clip", "train.dual_clip", dual)
     yield Translation("--algo.kl.init_coef", "train.kl_coefficient", (kl,))
     yield Translation("--algo.kl.use_loss", "train.kl_coefficient", () if kl else None)
 

@@ -22,7 +22,7 @@ TRAIN = {
     "learning_rate": 1e-3, "warmup_updates": 7, "betas": (0.5, 0.6), "weight_decay": 0.1,
     "max_grad_norm": 2.0, "epochs": 2, "minibatches": 2, "token_budget": 99, "shared_prefixes": False,
     "gradient_checkpointing": True, "offload": True, "most_logits": 1, "autocast": True,
-    "ratio": "sequence", "clip_low": 0.1, "clip_high": 0.3, "dual_clip": 3.0,
+    "ratio": "sequence", "clip_low": 0.1, "clip_high": 0.3,
     "aggregation": "sequence-mean", "kl_coefficient": 0.5,
 }  # fmt: skip
 """Another value of each setting that the optimiser or OpenRLHF's loss applies."""

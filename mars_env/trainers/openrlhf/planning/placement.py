@@ -102,12 +102,7 @@ def _passes(args: SimpleNamespace, model: Architecture) -> dict[str, float]:
     if args.train.dynamic_batch_enable:  # a sample that is longer makes a micro-batch of its own
         tokens = max(args.train.max_tokens_per_gpu * ring * parallel, longest)
     tokens /= ring * parallel
-    stored = activations(
-        model,
-        tokens,
-        checkpointing=args.actor.gradient_checkpointing_enable,
-        scores=longest if args.ds.attn_implementation == "eager" else 0,
-    )
+    stored = activations(model, tokens, checkpointing=args.actor.gradient_checkpointing_enable)
     return {"activations": stored, "logits": tokens * model.vocabulary * 12.0}
 
 

@@ -25,23 +25,13 @@ class BatchShape:
         ranks: Data-parallel ranks of the trainer.
         rollout_micro: Rows for which a rank computes log-probabilities in one pass.
         train_micro: Rows on which a rank trains in one pass.
-        batch: Most rows of an optimizer step.
+        batch: Most rows of an optimizer step: the micro-batches of all ranks divide it.
     """
 
     ranks: int
     rollout_micro: int
     train_micro: int
     batch: int
-
-    def __post_init__(self) -> None:
-        for name, micro in (("rollout", self.rollout_micro), ("train", self.train_micro)):
-            if self.batch % (micro * self.ranks):
-                unit = math.lcm(self.rollout_micro, self.train_micro) * self.ranks
-                raise ConfigError(
-                    f"--train.batch_size {self.batch} must be a multiple of --{name}.micro_batch_size "
-                    f"{micro} times the {self.ranks} data-parallel ranks: set --train.batch_size "
-                    f"{max(1, self.batch // unit) * unit}"
-                )
 
     def padded(self, rows: int) -> int:
         """The number of rows, padding included, for this many real rows.
@@ -58,7 +48,7 @@ class BatchShape:
 
 
 def batch_shape(args: Any) -> BatchShape:
-    """The shape that OpenRLHF's arguments require; a `ConfigError` if batch or GPUs are not divisible."""
+    """The shape that OpenRLHF's arguments require; a `ConfigError` if the GPUs are not divisible."""
     gpus = args.actor.num_nodes * args.actor.num_gpus_per_node
     if gpus % (args.ds.ring_attn_size * args.ds.tensor_parallel_size):
         raise ConfigError(f"{gpus} GPUs are no multiple of --ds.ring_attn_size x --ds.tensor_parallel_size")

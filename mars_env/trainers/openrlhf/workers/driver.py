@@ -1,9 +1,5 @@
 """OpenRLHF's processes as the trainer of the loop (`mars_env.trainers.loop.fit`), for one policy or several.
 
-    environment + team ──> groups ──> samples by policy ──> one OpenRLHF trainer a policy ──> its engines
-          ^                                                                                        │
-          └─────────────────────────── agents, each on its policy's engines ───────────────────────┘
-
 Rollouts involve all policies. Advantages are computed over whole groups, whoever acted in them, and each
 policy is trained on its own turns. Each has its own trainer, optimizer, engines and checkpoints. An update
 does not change a policy that has no turn in it.

@@ -23,12 +23,12 @@ def test_a_run_that_is_right():
 
 
 def test_all_that_is_wrong_is_reported_together(tmp_path):
-    wrong = arguments(train__batch_size=63, train__colocate_all=True, vllm__num_engines=2)
+    wrong = arguments(train__colocate_all=True, vllm__num_engines=2)
     changes = {"team": {"model": str(tmp_path / "nothing")}, "sampling": {"max_tokens": 2000}}
     with pytest.raises(ConfigError) as refused:
         check_launch(SETTINGS.with_(**changes), wrong)
     lines = str(refused.value).splitlines()
-    named = ("--train.batch_size", "--vllm.num_engines", "team.model", "sampling.max_tokens")
+    named = ("--vllm.num_engines", "team.model", "sampling.max_tokens")
     assert [[flag in line for line in lines].count(True) for flag in named] == [1] * len(named)
     assert len(lines) == len(named)
 
