@@ -130,6 +130,7 @@ EQUIVALENT = {
     'if left.kind == left2.kind is "call" and': "so too",
     'return (r.value == "or") == (a.value is "or")': "so too",
     "if judged is None or judged.grade is None or judged.grade.verdict == Verdict": "enum members are single",
+    "if self.refill != 1 and self.groups_per_update is None:": "it is at least 1",
     "BASE_DIGITS = 59": "still enough",
     "_MP.dps = 3 * digits + 10": "more digits than needed",
     "return BASE_DIGITS + 2 + math.ceil(": "still more than a number has",

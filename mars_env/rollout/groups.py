@@ -19,6 +19,11 @@ def groups_of(trees: Iterable[Tree]) -> list[Group]:
     return [Group(id, tuple(turns)) for id, turns in groups.items()]
 
 
+def is_uniform(group: Group) -> bool:
+    """Whether all known rewards of a group are equal, or none is known: no turn is better than another."""
+    return len({turn.reward for turn in group.turns if turn.reward is not None}) < 2
+
+
 def step_jobs(
     problems: ProblemSet, *, step: int, problems_per_step: int, seed: int, progress: float | None = None
 ) -> list[Job]:

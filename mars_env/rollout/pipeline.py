@@ -12,16 +12,16 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BaseModel, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, Field, NonNegativeInt, PositiveInt, model_validator
 
 from mars_env.envs.game import Game
 from mars_env.envs.growers import Expansion
 from mars_env.errors import ConfigError, MarsError
 from mars_env.identity import MAY_CHANGE
 from mars_env.rollout.engine import Job, Journal, play
-from mars_env.rollout.groups import groups_of
+from mars_env.rollout.groups import groups_of, is_uniform
 from mars_env.rollout.staleness import acting_after, age, oldest_version
 from mars_env.sync import end_tasks
 from mars_env.text import logger
@@ -45,8 +45,19 @@ class PipelineSettings(BaseModel, frozen=True, extra="forbid", use_attribute_doc
     whichever trees they belong to (the agentic pipeline). It trains more if more would become too old.
     Groups of roles that are not trained count."""
 
+    refill: float = Field(default=1.0, ge=1)
+    """Groups whose known rewards are all equal teach nothing, nor do those of roles or policies that are not
+    trained: others are played in their place, so that updates do not shrink as the team gets better, up to
+    this many times ``groups_per_update`` groups."""
+
     concurrency: Annotated[PositiveInt | None, MAY_CHANGE] = None
     """Most groups under way at the same time; None: only the other bounds apply."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.refill > 1 and self.groups_per_update is None:
+            raise ValueError("refill is for updates of a number of groups: set groups_per_update")
+        return self
 
     @property
     def bound(self) -> int | None:
@@ -86,11 +97,13 @@ class Training:
         policy_version: The present version of a policy by its name, None for one that is not trained. The
             versions of completions are compared with it. By default the number of updates, for all policies.
         trained: Ids of groups that were trained before: they are not yielded again.
+        uniform: Whether a group teaches nothing, for `PipelineSettings.refill`.
     """
 
     version: int = 0
     policy_version: Callable[[str], int | None] | None = None
     trained: Collection[str] = frozenset()
+    uniform: Callable[[Group], bool] = is_uniform
 
 
 async def pipeline(
@@ -174,6 +187,7 @@ class _ReadyGroup:
     group: Group
     started: int
     tree: _OpenTree
+    uniform: bool = False
 
 
 class _Schedule:
@@ -183,7 +197,9 @@ class _Schedule:
         self.version = self._first = training.version
         self._size, self._staleness = settings.groups_per_update, settings.staleness
         self._bound, self._concurrency = settings.bound, settings.concurrency
+        self._extra = int((settings.refill - 1) * (self._size or 0))
         self._policy_version = training.policy_version or (lambda policy: self.version)
+        self._is_uniform = training.uniform
         self._trained = frozenset(training.trained)
         self._trees: dict[str, _OpenTree] = {}
         self._requests: list[tuple[int, int, str, asyncio.Future[None]]] = []  # to start a group
@@ -267,7 +283,7 @@ class _Schedule:
 
     def _may_start_group(self) -> bool:
         under_way = len(self._under_way)
-        started = under_way + len(self._ready) + self._in_training
+        started = under_way + self._counted(self._ready.values()) + self._in_training
         return (self._bound is None or started < self._bound) and (
             self._concurrency is None or under_way < self._concurrency
         )
@@ -288,7 +304,8 @@ class _Schedule:
 
     def _add(self, group: Group, tree: _OpenTree) -> None:
         """Note a finished group that is to be trained."""
-        ready = _ReadyGroup(group, tree.started[group.id], tree)
+        uniform = bool(self._extra) and self._is_uniform(group)
+        ready = _ReadyGroup(group, tree.started[group.id], tree, uniform)
         if group.id not in self._trained and not self._is_stale(ready):
             tree.untrained += 1
             self._ready[group.id] = ready
@@ -318,7 +335,7 @@ class _Schedule:
             tuple(self._trained_trees),
             self._dropped,
         )
-        self._in_training = len(chosen)
+        self._in_training = self._counted(chosen)
         self._trained_trees, self._dropped = [], 0
         return batch
 
@@ -340,7 +357,7 @@ class _Schedule:
         if self._is_over():
             return bool(self._ready)
         oldest = self.version - self._staleness
-        return len(self._ready) >= self._size and all(
+        return self._counted(self._ready.values()) >= self._size and all(
             started > oldest for started in self._under_way.values()
         )
 
@@ -351,7 +368,7 @@ class _Schedule:
         )
 
     def _chosen(self) -> list[_ReadyGroup]:
-        """The groups that are due: of this step; or so many, and those that would be too old."""
+        """The groups that are due: of this step; or as many as count, and those that would be too old."""
         if self._size is None:
             of_step = (ready for ready in self._ready.values() if ready.tree.step == self.version)
             return sorted(of_step, key=lambda ready: ready.tree.number)
@@ -359,10 +376,15 @@ class _Schedule:
         last = self.version - self._staleness
         chosen: list[_ReadyGroup] = []
         for ready in queue:
-            if ready.started > last and len(chosen) >= self._size:
+            if ready.started > last and self._counted(chosen) >= self._size:
                 break
             chosen.append(ready)
         return chosen
+
+    def _counted(self, groups: Collection[_ReadyGroup]) -> int:
+        """How many groups fill an update; uniform ones only once there are too many of them."""
+        uniform = sum(ready.uniform for ready in groups) if self._extra else 0
+        return len(groups) - min(uniform, self._extra)
 
     def _remove(self, ready: _ReadyGroup) -> None:
         del self._ready[ready.group.id]

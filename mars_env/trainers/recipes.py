@@ -87,14 +87,18 @@ class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrin
 
     @model_validator(mode="after")
     def _consistent(self) -> "RunSettings":
-        if self.pipeline.groups_per_update is None:
-            return self
-        if not self.pipeline.staleness:
-            raise ValueError("groups_per_update is for rollouts that overlap: set staleness to 1 or more")
-        if self.train.whole_trees:
-            raise ValueError("groups_per_update splits trees, which the credit needs whole: leave it out")
-        if self.rollouts is None:
-            raise ValueError("pipeline.groups_per_update needs groups that end before trees: give rollouts")
+        pipeline, credit = self.pipeline, self.train
+        if pipeline.groups_per_update is not None:
+            if not pipeline.staleness:
+                raise ValueError("groups_per_update is for rollouts that overlap: set staleness to 1 or more")
+            if credit.whole_trees:
+                raise ValueError("groups_per_update splits trees, which the credit needs whole: leave it out")
+            if self.rollouts is None:
+                raise ValueError("groups_per_update needs groups that end before trees: give rollouts")
+        if pipeline.refill > 1 and credit.whole_trees:
+            raise ValueError("refill judges groups one by one, but the credit needs whole trees: leave it out")
+        if pipeline.refill > 1 and credit.uniform_groups == "count":
+            raise ValueError('refill replaces groups of equal rewards: set uniform_groups to "drop"')
         return self
 
     def with_(self, **changes: Any) -> Self:

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from mars_env.trainers.imitation import imitating
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.sample_files import sample_to_row
 from mars_env.trainers.samples import turn_samples
+from mars_env.trainers.scorable import has_no_gradient
 from mars_env.types import Grade, Grader, Problem, Tree, Turn, role_of
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ async def rollouts(
             version=done,
             policy_version=lambda name: policies[name].version if name in policies else None,
             trained={group for row in rows for group in row["groups"]},
+            uniform=partial(has_no_gradient, settings.train, frozen=team.frozen),
         ),
         journal=lost,
     )

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from mars_env.checks import are_logprobs
 from mars_env.errors import ModelError
-from mars_env.trainers.config import Credit
+from mars_env.trainers.advantages import turn_key
+from mars_env.trainers.config import Credit, estimator_of
 from mars_env.types import Group, Turn
 
 
@@ -72,6 +73,27 @@ def require_scorable(
             f"no turn of a step can be trained on ({reasons}): take models that give token ids and "
             "log-probabilities (HFModel, vLLM), or leave the role out (train_roles)"
         )
+
+
+def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) -> bool:
+    """Whether a group has no policy gradient: its rewards are equal, or nothing of it is trained.
+
+    Turns of `Credit.batch_roles` are compared with those of other groups, so equal rewards do not count;
+    `frozen` are the policies that are not trained.
+
+    Example:
+        >>> from mars_env.trainers.advantages import _example_group
+        >>> [has_no_gradient(Credit(), _example_group([1.0, r])) for r in (1.0, 0.0)]
+        [True, False]
+    """
+    scorable, _ = scorable_groups([group], config, frozen)
+    advantages = estimator_of(config.model_copy(update={"uniform_groups": "drop"}))(scorable)
+    return not any(
+        (turn_key(turn) in advantages or (turn.role in config.batch_roles and turn.reward is not None))
+        and turn.policy not in frozen
+        and config.trains(turn.role)
+        for turn in scorable[0].turns
+    )
 
 
 def _is_trained(turn: Turn, config: Credit, frozen: Collection[str]) -> bool:

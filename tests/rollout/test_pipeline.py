@@ -14,6 +14,7 @@ from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct, 
 from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, Store, collect, groups_of
+from mars_env.rollout.groups import is_uniform
 from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
 from mars_env.rollout.staleness import least_updates
 from mars_env.seeds import derive_seed
@@ -90,7 +91,7 @@ async def all_batches(actor, options, steps, *, train_time=2.0, game=GAME, late=
                     for version, _ in turn.action.completions[0].versions:
                         assert batch.version - options.staleness <= version <= batch.version
             if size is not None:
-                assert len(batch.groups) <= options.bound
+                assert len(batch.groups) <= options.bound + int((options.refill - 1) * size)
             batches.append(batch)
             await asyncio.sleep(train_time)
             if len(batches) not in late:
@@ -109,6 +110,12 @@ OPTIONS = st.builds(
     PipelineSettings,
     staleness=STALENESS,
     groups_per_update=st.none() | st.integers(1, 12),
+    concurrency=CONCURRENCY,
+) | st.builds(
+    PipelineSettings,
+    staleness=STALENESS,
+    groups_per_update=st.integers(1, 12),
+    refill=st.floats(1, 4),
     concurrency=CONCURRENCY,
 )
 
@@ -161,6 +168,42 @@ def test_a_group_is_trained_before_its_tree_is_finished():
     batch = run_virtual(first_batch())
     assert {turn.agent for group in batch.groups for turn in group.turns} == {"solver_0"}
     assert batch.trained_tree_ids == ()
+
+
+class Able(Actor):
+    """Solvers are nearly always right, as in a team that has learned: most of their groups are uniform."""
+
+    async def act(self, observation, n, seed):
+        if "solution" in observation:
+            return await super().act(observation, n, seed)
+        rng = random.Random(seed)
+        await asyncio.sleep(self.delays.lognormvariate(0, 1))
+        completion = Completion("", versions=((self.versions[-1], 3),))
+        return [Action("wrong" if rng.random() < 0.1 else "right", (completion,)) for _ in range(n)]
+
+
+def lessons(actor, dull, **more):
+    """Of each update but the last: how many groups teach something, and how many there are."""
+    options = PipelineSettings(groups_per_update=6, staleness=1, refill=more.pop("refill", 4))
+    batches = run_virtual(all_batches(actor, options, steps_of(12, 4), **more))
+    return [(sum(not dull(group) for group in b.groups), len(b.groups)) for b in batches[:-1]]
+
+
+def test_other_groups_are_played_in_the_place_of_uniform_ones():
+    plain_run, refilled = (lessons(Able([0], random.Random(8)), is_uniform, refill=r) for r in (1, 4))
+    assert min(lesson for lesson, _ in plain_run) < 6
+    assert {groups for _, groups in plain_run} == {6}
+    assert all(lesson >= 6 or groups >= 24 for lesson, groups in refilled)
+    assert sum(lesson for lesson, _ in refilled) / len(refilled) >= 6
+    assert all(groups <= 24 for _, groups in refilled)
+
+
+def test_the_trainer_may_say_which_groups_teach_nothing():
+    def short(group):
+        return group.turns[0].role == "solver"
+
+    found = lessons(Actor([0], random.Random(8)), short, training=Training(uniform=short))
+    assert all(lesson >= 6 or groups >= 24 for lesson, groups in found)
 
 
 def test_groups_without_versions_are_as_old_as_the_weights_under_which_they_were_started():

@@ -1,5 +1,6 @@
 import json
 import re
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
@@ -18,7 +19,7 @@ from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.models import HTTPModel, tiny_model
 from mars_env.rollout import PipelineSettings, SegmentedModel
 from mars_env.trainers import LocalTrainer, Policy, RunSettings, Team, TrainConfig, train
-from mars_env.trainers.rollouts import LEDGER
+from mars_env.trainers.rollouts import LEDGER, rollouts
 from mars_env.types import Sampling, Verdict
 
 COMMON = {
@@ -238,6 +239,28 @@ async def test_an_agent_whose_policy_is_not_trained_plays_and_is_not_trained():
     assert all(metrics.roles["verifier"]["turns"] > 0 for metrics in history)
     assert not torch.equal(before, run.weights)
     assert torch.equal(before, flat(frozen.module))
+
+
+def first(turn, path, problem):
+    """Right is the first of each group."""
+    return float(turn.id.endswith("0"))
+
+
+async def test_groups_of_a_policy_that_is_not_trained_do_not_fill_an_update():
+    """As those of a role that is not trained: others are played in their place."""
+    run, solvers = Run(segment=16), []
+    for role in ("verifier", "corrector"):
+        run.agents[f"{role}_0"] = MiniatureAgent(role, load(), policy="frozen", max_tokens=24)
+    run.game = replace(run.game, rewards=dict.fromkeys(LIMITS, first))
+    options = PipelineSettings(staleness=1, groups_per_update=4, refill=8)
+    drop = TrainConfig(uniform_groups="drop")
+    settings = RunSettings(**{**COMMON, "pipeline": options, "train": drop})
+    async with aclosing(rollouts(run.game, run.team, run.problems, settings)) as batches:
+        async for batch in batches:
+            solvers.append(sum(group.turns[0].role == "solver" for group in batch.groups))
+            if len(solvers) == 3:
+                break
+    assert min(solvers) >= 4
 
 
 class Helped(MiniatureAgent):

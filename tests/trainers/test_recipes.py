@@ -50,6 +50,7 @@ def test_mars2_has_the_papers_numbers():
         {"pipeline": {"groups_per_update": 4, "staleness": 0}},
         {"pipeline": {"groups_per_update": 4}, "rollouts": None},
         {"pipeline": {"groups_per_update": 4}, "train": {"tree_credit": {}}},
+        {"pipeline": {"groups_per_update": 4, "refill": 2}},
         {"sampling": {"max_token": 1}},
         {"train": {"betas": (0.9, 1.0)}},
         {"train": {"aggregation": "sequence-sum"}},

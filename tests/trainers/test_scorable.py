@@ -12,7 +12,7 @@ from mars_env.checks import valid_action
 from mars_env.errors import ModelError
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.samples import preference_pairs, turn_samples
-from mars_env.trainers.scorable import require_scorable, scorable_groups, unscorable
+from mars_env.trainers.scorable import has_no_gradient, require_scorable, scorable_groups, unscorable
 from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, Group
 
 BAD = {
@@ -75,6 +75,7 @@ def test_what_is_trained_of_the_others_is_as_with_an_unknown_reward(step, config
     unknown, faulty, counts = step
     assert turn_samples(faulty, config) == turn_samples(unknown, config)
     assert preference_pairs(scorable_groups(faulty, config)[0], config) == preference_pairs(unknown, config)
+    assert [has_no_gradient(config, g) for g in faulty] == [has_no_gradient(config, g) for g in unknown]
     cleaned, found = scorable_groups(faulty, config)
     assert found == counts
     rewards = [[each.reward for each in group.turns] for group in cleaned]

@@ -6,6 +6,7 @@ from turns import turn
 from mars_env.errors import ConfigError
 from mars_env.trainers.advantages import advantage_stats, group_normalised
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of
+from mars_env.trainers.scorable import has_no_gradient
 from mars_env.trainers.tree_credit import tree_shaped
 from mars_env.types import Completion, Group
 
@@ -130,3 +131,29 @@ def test_a_group_whose_rewards_differ_only_by_their_lengths_is_trained_and_not_c
     assert len(found) == 2
     assert advantage_stats(groups, found).uniform == 0
     assert advantage_stats(short, estimator_of(config)(short)).uniform == 1
+    assert [has_no_gradient(config, *one) for one in (groups, short)] == [False, True]
+    assert has_no_gradient(TrainConfig(), *groups)
+
+
+def test_a_group_of_a_role_or_of_policies_that_are_not_trained_has_no_gradient():
+    group = tree({"0": 1.0, "1": 0.0})  # of coder_0 and coder_1
+    for trained, frozen, expected in (
+        (("coder",), (), False),
+        (("other",), (), True),
+        (None, ("coder_0",), False),
+        (None, ("other",), False),
+        (None, ("coder_0", "coder_1"), True),
+    ):
+        assert has_no_gradient(TrainConfig(train_roles=trained), group, frozen) is expected
+
+
+@pytest.mark.parametrize(("reward", "found"), [(1.0, False), (None, True)])
+def test_a_group_that_is_compared_over_the_batch_teaches_something_although_its_rewards_are_equal(
+    reward, found
+):
+    group = tree({"0": reward, "1": reward})
+    config = TrainConfig(batch_roles=(group.turns[0].role,))
+    other = tree({"0": 0.0, "1": 0.0}, name="q#0")
+    assert has_no_gradient(config, group) is found
+    trained = {tree_id for tree_id, _ in estimator_of(config)([group, other])}
+    assert (group.id not in trained) is found  # what an update with other groups does
