@@ -95,9 +95,13 @@ class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrin
                 raise ValueError("groups_per_update splits trees, which the credit needs whole: leave it out")
             if self.rollouts is None:
                 raise ValueError("groups_per_update needs groups that end before trees: give rollouts")
-        if pipeline.refill > 1 and credit.whole_trees:
+        return self
+
+    @model_validator(mode="after")
+    def _refillable(self) -> "RunSettings":
+        if self.pipeline.refill > 1 and self.train.whole_trees:
             raise ValueError("refill judges groups one by one, but the credit needs whole trees: leave it out")
-        if pipeline.refill > 1 and credit.uniform_groups == "count":
+        if self.pipeline.refill > 1 and self.train.uniform_groups == "count":
             raise ValueError('refill replaces groups of equal rewards: set uniform_groups to "drop"')
         return self
 
