@@ -8,12 +8,11 @@ from toy_training import tiny_model, toy_groups
 from typer.testing import CliRunner
 
 from mars_env.cli import app
-from mars_env.errors import StoreError
 from mars_env.rollout import Store, groups_of
 from mars_env.trainers import TrainConfig, local
 from mars_env.trainers.sample_files import read_samples, write_samples
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Completion, Problem, Tree
+from mars_env.types import Action, Problem, Tree
 
 GROUP = 6
 
@@ -74,21 +73,3 @@ def test_the_command_line_writes_them(trees, tmp_path):
     assert list(read_samples(tmp_path / "s.jsonl")) == turn_samples(
         groups_of(trees), TrainConfig(advantage="mean_centred")
     )
-
-
-def test_what_cannot_be_scored_leaves_its_group(trees):
-    first = trees[1].turns[0]
-    bare = replace(first, action=replace(first.action, completions=(Completion("text only"),)))
-    changed = [trees[0], replace(trees[1], turns=(bare, *trees[1].turns[1:]))]
-    unknown = [trees[0], replace(trees[1], turns=(replace(first, reward=None), *trees[1].turns[1:]))]
-    kept = turn_samples(groups_of(changed), TrainConfig())
-    assert kept == turn_samples(groups_of(unknown), TrainConfig()) and kept
-
-
-def test_a_file_of_another_export_is_refused_with_its_line(tmp_path):
-    path = tmp_path / "sft.jsonl"
-    path.write_text('{"prompt": "2 + 2?", "completion": "4"}\n')
-    with pytest.raises(StoreError):
-        list(read_samples(path))
-    with pytest.raises(StoreError):
-        list(read_samples(tmp_path / "nothing.jsonl"))
