@@ -6,7 +6,6 @@ import aiohttp
 import pytest
 
 import mars_env
-from mars_env.errors import ConfigError
 from mars_env.serving.openenv import OpenEnvServer
 
 GAME = "arithmetic-solve-verify-correct"
@@ -65,11 +64,6 @@ async def test_sessions_are_apart_and_mistakes_are_answers(url):
         assert (await exchange(sockets[1], type="step", data={"text": "?"}))["data"]["reward"] == 0.0
         for socket in sockets:
             await socket.close()
-
-
-def test_a_learner_that_the_game_lacks_is_rejected_before_anything_is_served():
-    with pytest.raises(ConfigError):
-        OpenEnvServer(make, "nobody_0", PARTNERS)
 
 
 async def test_openenvs_own_client_plays(url):
