@@ -63,12 +63,6 @@ def test_bad_input_is_refused_with_one_sentence():
         search.tell(0, 0.5)
 
 
-@pytest.mark.parametrize("agents", [(), ("a", "a")])
-def test_agents_must_be_there_and_differ(agents):
-    with pytest.raises(ConfigError):
-        make(agents=agents)
-
-
 def stored(search):
     return Search.load(json.loads(json.dumps(search.state_dict())))
 
