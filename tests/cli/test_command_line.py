@@ -1,4 +1,4 @@
-"""What every command has, and how runs are started, watched, continued and compared."""
+"""What every command has, and how runs are started and continued."""
 
 import json
 import os

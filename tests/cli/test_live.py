@@ -1,4 +1,4 @@
-"""The live views of `evaluate` and `train`, at 80 and 120 columns."""
+"""The live view of `evaluate`, at 80 and 120 columns."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Playing an evaluation: the baselines' sizes, folders and notes, and prices that lack an agent."""
+"""Playing an evaluation: the baselines' folders and notes, and prices that are none."""
 
 import random
 

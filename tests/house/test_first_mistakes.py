@@ -1,4 +1,4 @@
-"""Mistakes that a newcomer makes in a first game: each gets one sentence before it can cost anything."""
+"""A method that a newcomer forgets to write as async is named."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""Wrong values, names and orders of calls get one sentence that says what was wrong and what to do."""
+"""Wrong values get one sentence, and a copy of an environment goes on by itself."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""`HTTPModel.score`: exact ids go out, and what comes back is checked; servers that cannot do it say so."""
+"""`HTTPModel.score`: exact ids go out, and what comes back is checked."""
 
 from contextlib import AsyncExitStack
 

@@ -1,4 +1,4 @@
-"""The ledger: append-only, one setting a table, intervals over seeds."""
+"""The ledger's intervals over seeds."""
 
 import numpy as np
 import pytest

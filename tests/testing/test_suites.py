@@ -1,4 +1,4 @@
-"""The contract suites refuse environments and graders that break their promises."""
+"""The contract suite refuses environments that show the reference."""
 
 from contextlib import nullcontext
 

@@ -1,4 +1,4 @@
-"""The contract suite for tools passes the library's own and refuses those that break a promise."""
+"""The contract suite for tools passes the library's own."""
 
 import sandboxes
 from tool_calls import add

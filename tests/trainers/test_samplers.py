@@ -1,4 +1,4 @@
-"""The models that sample in a training: a probe that finds wrong weights, and engines made for a team."""
+"""The models that sample in a training: a probe that finds wrong weights."""
 
 import asyncio
 import copy

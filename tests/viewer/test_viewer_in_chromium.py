@@ -1,4 +1,4 @@
-"""The page of a run in a real browser: a way through it, hostile texts, a phone, dark mode, no scripts."""
+"""The page of a run in a real browser: a way through it, hostile texts, a phone, no scripts."""
 
 import pytest
 from chromium import launched, needs_chromium, playwright

@@ -1,4 +1,4 @@
-"""SPELL by its name: made, played, evaluated and printed as the other games are."""
+"""SPELL by its name: made and played as the other games are."""
 
 import pytest
 from spell_team import ASKED, OTHER
