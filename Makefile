@@ -57,7 +57,7 @@ test-engines test-engines-exact: export VLLM_NO_USAGE_STATS = 1
 test-engines test-engines-exact: export VLLM_LOGGING_LEVEL ?= WARNING
 test-engines test-engines-exact: export HF_HUB_OFFLINE = 1
 test-engines: $(ENGINES)/installed
-	$(ENGINES)/bin/python -m pytest tests/engines tests/examples/test_tools_example.py -q --timeout 900
+	$(ENGINES)/bin/python -m pytest tests/engines -q --timeout 900
 
 # The versions of requirements-gpu.txt; FILES="tests/engines/test_vllm_model.py" picks some.
 FILES := tests/engines

@@ -100,7 +100,7 @@ class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrin
     @model_validator(mode="after")
     def _refillable(self) -> "RunSettings":
         if self.pipeline.refill > 1 and self.train.whole_trees:
-            raise ValueError("refill judges groups one by one, which splits trees that the credit needs whole")
+            raise ValueError("refill judges groups one by one, but the credit needs whole trees")
         if self.pipeline.refill > 1 and self.train.uniform_groups == "count":
             raise ValueError('refill replaces groups of equal rewards: set uniform_groups to "drop"')
         return self

@@ -1,16 +1,13 @@
 import importlib
 import sys
-from types import SimpleNamespace
 
 import pytest
 from exact_engine import Engine
 
 from mars_env.agents import registry
-from mars_env.agents.registry import as_agent, make_agents, team_size, with_tools
+from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.errors import ConfigError
-from mars_env.models.scripted import ScriptedModel
-from mars_env.sync import run_sync
 from mars_env.types import Agent, Sampling
 
 TEAM = ("solver_0", "verifier_0", "corrector_0")
@@ -65,16 +62,6 @@ def test_roles_may_differ():
     assert team["verifier_0"].model is team["corrector_0"].model
 
 
-def test_one_text_is_one_agent_though_it_holds_commas():
-    for text in ("so x,json:dumps", "a,scripted:b", "see http://a/v1#m,http://b/v1#n", "x, y=3"):
-        [solver] = make_agents(f"scripted:{text}", ["solver_0"]).values()
-        assert run_sync(solver.act({"problem": "?"}, 1, 0))[0].text == text
-        assert team_size(f"scripted:{text}") is None
-    for several in ("http://a/v1#m,http://b/v1#n", "hf:a,hf:b", "json:dumps,json:loads"):
-        with pytest.raises(ConfigError):
-            make_agents(several, TEAM)
-
-
 def test_thinking_and_switches_are_options():
     text = "a<think>b"
     for option, shown in (
@@ -107,16 +94,6 @@ def test_own_modules(my_module):
             make(wrong)
 
 
-def test_entry_points(monkeypatch, my_module):
-    from importlib.metadata import EntryPoint
-
-    point = EntryPoint("tiny", "my_agents_module:by_role", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "declared", lambda group: {"tiny": point})
-    assert make_agents("tiny", TEAM)["corrector_0"].role == "corrector"
-    with pytest.raises(ConfigError):
-        make_agents("other", TEAM)
-
-
 @pytest.mark.parametrize(
     "spec",
     [
@@ -124,46 +101,21 @@ def test_entry_points(monkeypatch, my_module):
         "http://localhost/v1",
         "http://localhost/v1#m?colour=red",
         "http://localhost/v1#m?temperature=-1",
-        "http://localhost/v1#m?temperature=nan",
         "http://localhost/v1#m?top_k=1&top_k=2",
-        "http://localhost/v1#m?concurrency=many",
-        "http://localhost/v1#m?exact=ture",
-        "solver=scripted:x",
         "solver=scripted:x,solver=scripted:y",
         "judge=scripted:x",
         "",
         "localhost:8000/v1#m",
-        "127.0.0.1:8000/v1#m",
-        "openai:gpt-5",
         "hf:/no/such/path",
-        "http://127.0.0.1:9/v1#m?extra_body=[1]",
         "http://127.0.0.1:9/v1#m?extra_body={",
         'http://127.0.0.1:9/v1#m?extra_body={"max_tokens":3}',
         "http://127.0.0.1:9/v1#m?header.Authorization=Bearer x",
         "http://127.0.0.1:9/v1#m?header.Authorization=env:NOT_SET_ANYWHERE",
-        "http://127.0.0.1:9/v1#m?headers=x",
     ],
 )
 def test_mistakes_are_named(spec):
     with pytest.raises(ConfigError):
         make_agents(spec, TEAM)
-
-
-def test_a_mapping_takes_anything():
-    model = ScriptedModel(["x"])
-    verifier = Verifier(model)
-    team = make_agents({"solver": lambda seen: "4", "verifier_0": verifier, "corrector": model}, TEAM)
-    assert team["verifier_0"] is verifier
-    assert isinstance(team["corrector_0"], Corrector)
-    assert make_agents(model, TEAM)["verifier_0"].model is model
-    assert make_agents({"solver": "scripted:4"}, ["solver_0", "solver_1"])["solver_1"].policy == "scripted"
-
-
-def test_as_agent_refuses_what_is_none():
-    nameless = type("Draft", (), {"act": None})()
-    for wrong in ([Solver], [ScriptedModel(["x"]), "judge_0"], [3], [nameless]):
-        with pytest.raises(ConfigError):
-            as_agent(*wrong)
 
 
 async def test_functions_are_agents():
@@ -199,9 +151,11 @@ async def test_fields_and_headers_of_requests_are_options(monkeypatch):
     assert "sk-secret" not in repr(vars(model)["extra_body"])
 
 
-@pytest.mark.parametrize("agent", [Solver(ScriptedModel(["4"])), lambda observation: "4"])
-def test_options_are_for_models(monkeypatch, agent):
-    monkeypatch.setitem(sys.modules, "own_agents", SimpleNamespace(agent=agent, make=lambda role: agent))
-    for name in ("own_agents:make?max_tokens=5", with_tools("own_agents:make", "python")):
-        with pytest.raises(ConfigError):
-            make_agents(name, ["solver_0"])
+def test_entry_points(monkeypatch, my_module):
+    from importlib.metadata import EntryPoint
+
+    point = EntryPoint("tiny", "my_agents_module:by_role", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "declared", lambda group: {"tiny": point})
+    assert make_agents("tiny", TEAM)["corrector_0"].role == "corrector"
+    with pytest.raises(ConfigError):
+        make_agents("other", TEAM)

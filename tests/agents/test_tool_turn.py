@@ -194,16 +194,6 @@ async def test_tools_share_a_session_that_lasts_one_turn_and_opens_with_the_firs
     assert next(numbers) == 2
 
 
-async def test_a_session_that_cannot_be_closed_costs_nothing():
-    @contextlib.asynccontextmanager
-    async def session(observation):
-        yield
-        raise OSError("no disk")
-
-    action = await turn(call("odd"), "42", tools=[Tool("odd", "Fail.", {"type": "object"}, odd, session)])
-    assert not action.interrupted and action.text == "42"
-
-
 async def test_a_session_that_cannot_be_opened_is_a_fault():
     def session(observation):
         raise OSError("no disk")

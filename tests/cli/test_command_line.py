@@ -1,60 +1,29 @@
-"""What every command has, and how runs are started, watched, continued and compared."""
+"""What every command has, and how runs are started and continued."""
 
-import io
 import json
 import os
 import signal
 import sys
-import time
-import tomllib
-from pathlib import Path
 
 import pytest
 from command_line import call_cli, run_python
-from rich.console import Console
 from rows import write_rows
 
-import mars_env
 from mars_env.cli import doctor
 from mars_env.cli.options import loaded
-from mars_env.cli.progress import show_progress
-from mars_env.cli.screen import Screen
-from mars_env.errors import ConfigError, StoreError
-from mars_env.evaluation.counters import Counters
-from mars_env.rollout import Store, read_run
-from mars_env.text import logger
-from mars_env.types import Problem
-
-
-def test_the_version_help_and_completion_are_there(call):
-    assert call("--version") == (f"mars_env {mars_env.__version__}\n", 0)
-    assert "evaluate" in call("-h")[0]
-    assert "--completions" in call("grade", "-h")[0]
-    assert "--install-completion" in call("--help")[0]
-
+from mars_env.errors import ConfigError
+from mars_env.rollout import read_run
 
 SOLVE = ["evaluate", "arithmetic-solve", "--agents", "scripted:4"]
 SOLVE_CODE = ["solve", "q", "--env", "solve", "--kind", "code", "--agents", "scripted:4", "--tests"]
-GRADE = ["grade", "--problems", "p.jsonl", "--completions", "c.jsonl", "--out", "v.jsonl", "--rubric"]
-RECORD = ["record", "--upstream", "http://127.0.0.1:9/v1", "--out", "run", "--problems"]
 MISTAKES = [
     (["evalute"], "did you mean 'evaluate'"),
     ([*SOLVE, "--conurrency", 3], "--concurrency"),
-    (
-        ["train", "arithmetic-solve", "--team.model.solvr", "miniature", "--out", "run"],
-        "did you mean 'solver'",
-    ),
     (["evaluate", "arithmetic-solve", "--agents", "solvr=scripted:4"], "did you mean 'solver'"),
     (["evaluate", "arithmetic-solve", "--agents", "broken_game:needs_more"], "function of (observation)"),
     *(([*SOLVE, option, 0], option) for option in ("--n", "--limit", "--concurrency")),
-    (
-        [*SOLVE, "--price", "1,2", "--price", "3,4"],
-        "two prices",
-    ),
     (["grade", "--problems", "arithmetic", "--completions", "none.jsonl", "--out", "-"], "is endless"),
-    ([*RECORD, "arithmetic"], "the set 'arithmetic' is endless"),
     ([*SOLVE_CODE, "none.json"], "none.json cannot be read"),
-    ([*GRADE, "none.json"], "none.json cannot be read"),
 ]
 
 
@@ -116,23 +85,6 @@ main()
 """
 
 
-def test_a_comparison_can_be_read_in_eighty_columns_and_as_json(call):
-    for name, text in (("one", "4"), ("two", "5")):
-        agents = f"scripted:{text}"
-        call("evaluate", "arithmetic-solve", "--agents", agents, "--limit", 3, "--out", name, "--json")
-    comparison = mars_env.compare("one", "two")
-    console = Console(width=80, color_system=None)
-    with console.capture() as captured:
-        console.print(comparison)
-    lines = captured.get().splitlines()
-    assert max(map(len, lines)) <= 80
-    accuracy = next(line for line in lines if "Solver accuracy" in line)
-    assert accuracy.count("[") <= 1  # the interval of the difference alone
-    assert call("compare", "one", "three")[1] == 2
-    printed, _ = call("compare", "one", "two", "--json")
-    assert json.loads(printed)["names"] == ["one", "two"]
-
-
 def test_a_run_grows_moves_and_changes_its_concurrency(call):
     arguments = ["evaluate", "arithmetic-solve", "--agents", "scripted:4", "--out", "run", "--json"]
     call(*arguments, "--limit", 2)
@@ -152,44 +104,6 @@ def test_a_run_grows_moves_and_changes_its_concurrency(call):
     assert "another configuration" in " ".join(call(*other)[0].split())
 
 
-def test_a_grown_run_has_the_same_problems_as_before(tmp_path):
-    first, changed = Problem("p", "1 + 1?", "2"), Problem("p", "1 + 2?", "3")
-    Store(tmp_path, {}, [first], may_change={"problems_hash": "a"}).close()
-    with pytest.raises(StoreError):
-        Store(tmp_path, {}, [changed], may_change={"problems_hash": "b"})
-    with pytest.raises(StoreError):
-        Store(tmp_path, {}, [Problem("q", "?", "1")], may_change={"problems_hash": "c"})
-    Store(tmp_path, {}, [first, Problem("q", "?", "1")], may_change={"problems_hash": "d"}).close()
-    assert sorted(read_run(tmp_path).problems) == ["p", "q"]
-
-
-def test_faults_of_one_kind_are_told_once_and_progress_in_lines():
-    told, counters = io.StringIO(), Counters(total=3)
-    log = logger("mars_env.models.http")
-    with show_progress(counters, Screen(file=told, width=200)):
-        for number in range(240):
-            logger("mars_env.rollout").warning("tree p/%d#0 is discarded: no model %d", number, number)
-        log.info("m: attempt 1 of 6 failed: http://a: status 503: busy")
-    lines = told.getvalue().splitlines()
-    assert lines == [
-        "tree p/0#0 is discarded: no model 0",
-        "m: attempt 1 of 6 failed: http://a: status 503: busy",
-        lines[2],
-        "and 239 more like: tree p/0#0 is discarded: no model 0",
-    ]
-    assert lines[2].startswith("0/3 episodes, 0.0 turns/s")
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_run_that_fails_before_its_first_turn_shows_no_progress(terminal):
-    told, counters = io.StringIO(), Counters(total=3, clock=lambda: 0.0)
-    screen = Screen(file=told, width=80, force_terminal=terminal)
-    with pytest.raises(ConfigError), show_progress(counters, screen, every=0.001):
-        time.sleep(0.01)
-        raise ConfigError("a wrong setting")
-    assert "episodes" not in told.getvalue()
-
-
 def test_fields_and_streams_stand_for_files(tmp_path):
     write_rows(tmp_path / "own.jsonl", [{"key": "a", "text": "What is 1 + 1?", "solution": "2"}])
     fields = "id=key,problem=text,answer=solution"
@@ -206,22 +120,6 @@ def test_fields_and_streams_stand_for_files(tmp_path):
     assert json.loads(graded)["verdict"] == "CORRECT"
 
 
-def test_printed_json_is_json_whatever_its_texts_hold(call, tmp_path):
-    statement = "a\x7f\x80\xad\u202e\U0001d4b3"
-    row = {"id": "a", "problem": statement, "answer": "4"}
-    (tmp_path / "hard.jsonl").write_text(json.dumps(row))
-    printed, status = call("problems", "hard.jsonl", "--jsonl")
-    assert (status, json.loads(printed.splitlines()[1])["problem"]) == (0, statement)
-
-
-def test_a_run_that_has_no_tree_yet_is_said_to_have_none(call, tmp_path):
-    with Store(tmp_path / "run", {"title": "arithmetic-solve"}, []):
-        pass
-    for given in (["--env", "arithmetic-solve"], ["--format", "samples", "--role", "solver"]):
-        printed, status = call("export", "run", "out.jsonl", *given)
-        assert (status, "the run has no " in printed and "yet" in printed) == (2, True)
-
-
 def test_the_doctor_gives_one_command_for_what_is_missing(monkeypatch, capsys):
     missing = {"wandb", "peft", "ray", "vllm"}
     monkeypatch.setattr(doctor, "installed", lambda package: None if package in missing else "1.0")
@@ -229,17 +127,3 @@ def test_the_doctor_gives_one_command_for_what_is_missing(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "to add what is missing: pip install 'mars-env[lora,wandb,ray]'\n" in printed
     assert "in separate environments (docs/dependencies.md): vllm\n" in printed and "torch" in printed
-
-
-def test_the_doctor_knows_every_extra():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
-    extras = project["project"]["optional-dependencies"].keys() - {"all", "docs", "dev"}
-    assert doctor.PARTS.keys() == extras
-
-
-def test_runs_are_named_by_their_folders_or_their_paths(call, tmp_path, monkeypatch):
-    for name in ("first", "second", "one/eval", "two/eval"):
-        mars_env.evaluate("arithmetic-solve", agents=lambda o: "4", limit=2, out=name)
-    assert "two/eval against one/eval, 2 problems" in call("compare", "one/eval", "two/eval")[0]
-    monkeypatch.chdir(tmp_path / "first")
-    assert "second against first, 2 problems" in call("compare", ".", "../second")[0]

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import pytest
@@ -62,15 +61,3 @@ def test_validation_finds_what_is_not_fit(call):
     said, status = call("validate", write_rows(Path("p.jsonl"), rows))
     assert status == 1 and "bad:" in said and "good:" not in said and "1 of 2 problems are fit" in said
     assert "endless: say how many problems, --limit N" in " ".join(call("validate", "aime")[0].split())
-
-
-def test_rubrics_of_the_problems_or_of_a_file(graded):
-    own = [{"text": "Says four.", "check": {"contains": "4"}}, {"text": "It is kind."}]
-    given = [{"id": "a", "problem": "2 + 2?", "rubric": own}], [("a", "It is 4."), ("a", "It is 5.")]
-    judge = 'scripted:{"explanation": "e", "met": true}'
-    said, rows = graded(*given, "--rubric", "own", "--judge", judge, "--repeats", "3")
-    assert [row["score"] for row in rows] == [1.0, 0.5] and "1 CORRECT, 1 WRONG" in said
-    assert rows[1]["details"]["votes"] == {"c1": [0.0], "c2": [1.0, 1.0, 1.0]}
-    Path("r.json").write_text(json.dumps(own[:1]))
-    _, rows = graded(*given, "--rubric", "r.json")
-    assert [row["score"] for row in rows] == [1.0, 0.0]

@@ -1,4 +1,4 @@
-"""The live views of `evaluate` and `train`, at 80 and 120 columns."""
+"""The live view of `evaluate`, at 80 and 120 columns."""
 
 import io
 
@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_env.cli.live import TrainingView, run_view
+from mars_env.cli.live import run_view
 from mars_env.cli.screen import Screen
-from mars_env.evaluation.counters import Counters, Share, Snapshot
+from mars_env.evaluation.counters import Share, Snapshot
 
 SHARES = st.integers(1, 10**6).flatmap(lambda n: st.builds(Share, st.integers(0, n), st.just(n)))
 REASONS = st.dictionaries(st.text("ab[\x1b", min_size=1, max_size=200), st.integers(1, 10**6), max_size=5)
@@ -33,19 +33,3 @@ def test_a_run_is_shown_within_the_columns_of_a_terminal(width, share, reasons, 
     assert all(len(line) <= width for line in text.splitlines()) and "1:00:00 left" in text
     assert f"{share.value:.1%} right" in text and "accept" in text and "cost $" in text
     assert text.count("discarded") == text.count("UNKNOWN") == min(3, len(reasons))
-
-
-def test_before_the_first_turn_there_is_only_progress():
-    assert "accuracy" not in shown(run_view(Counters(total=4).snapshot()), 80)
-
-
-def test_a_training_shows_its_rewards_and_what_is_left():
-    now = 0.0
-    view = TrainingView(10, clock=lambda: now)
-    view.start(2)
-    for step in (3, 4):
-        now += 30
-        view.log(step, {"role/solver/reward": step / 4, "policy/mars/loss": 1.0})
-    text = shown(view, 80)
-    for part in ("step 4 of 10", "0:01:00, about 0:03:00 left", "▁█", "reward 1.000"):
-        assert part in text

@@ -4,13 +4,11 @@ import sys
 
 import pytest
 import torch
-from command_line import call_cli
 from safetensors.torch import load_file
 from tiny_team import tiny
 from typer.testing import CliRunner
 
 from mars_env.cli import app
-from mars_env.cli.train import USAGE
 from mars_env.errors import ConfigError, StoreError
 from mars_env.loggers import read_jsonl
 
@@ -119,52 +117,6 @@ def test_two_models_are_trained_in_one_tree_and_a_run_is_taken_up(folder):
     assert "problems_per_step" in other
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["--environment.settings.agents", 3, "--team.agents", "tiny_rewards:team"],
-        ["--environment.settings.agents", 2, "--pipeline.staleness", "1"],
-    ],
-    ids=["single", "homogeneous", "pipelined"],
-)
-def test_one_model_plays_all_agents(folder, arguments):
-    search("--model", "one", *arguments, "--out", "run", steps=2)
-    assert sorted(weights(folder / "run/step-00000002")) == ["policy"]
-    rows = read_jsonl(folder / "run/metrics.jsonl")
-    assert [row["step"] for row in rows] == [1, 2]
-    assert all(row["pipeline/oldest"] <= ("--pipeline.staleness" in arguments) for row in rows)
-
-
-class Library:
-    """Stands in for trackio and W&B."""
-
-    def __init__(self):
-        self.given, self.rows = {}, []
-
-    def init(self, **settings):
-        self.given = settings
-        return self
-
-    def log(self, values, step):
-        self.rows.append((step, values))
-
-    def finish(self):
-        self.rows.append("finished")
-
-
-def test_other_loggers_get_the_metrics_and_the_settings_of_the_run(folder, monkeypatch):
-    made = {name: Library() for name in ("trackio", "wandb")}
-    for name, library in made.items():
-        monkeypatch.setitem(sys.modules, name, library)
-    search("--model", "one", "--out", "run", "--logging.trackio", "here", "--logging.wandb", "there")
-    for library, project in zip(made.values(), ("here", "there"), strict=True):
-        assert (library.given["project"], library.given["name"]) == (project, "run")
-        assert library.given["config"]["sampling"]["max_tokens"] == 6
-        [(step, values), end] = library.rows
-        assert step == 1 and "policy/policy/loss" in values and end == "finished"
-
-
 def test_the_rules_name_the_agents_that_models_become(folder):
     guess = ["--model", "one", "--out", "run", "--environment.rewards.guesser", "tiny_rewards:digits"]
     small = ["--sampling.max_tokens", 6, "--steps", 1, "--problems_per_step", 2]
@@ -202,31 +154,6 @@ def test_settings_come_from_a_file_and_single_ones_from_flags(folder):
     assert [row["step"] for row in rows] == [1] and rows[0]["policy/policy/updates"] == 2
 
 
-def test_a_team_of_another_size_is_refused_in_one_sentence(folder):
-    both = ["--model", "one", "--model", "two", "--out", "run"]
-    assert "3 agents" in refused(*both, "--environment.settings.agents", 3)
-    assert "base" in refused(*both, "--team.lora", 2)
-    unknown = refused("--model", "one", "--out", "run", "--step", 3)
-    assert "there is no setting 'step'; did you mean 'steps'?" in unknown and "pydantic" not in unknown
-    assert "steps" in refused("--model", "one", "--out", "run", "--steps.more", 3)
-    one, team = ["--model", "one", "--out", "run"], "arithmetic-solve-verify-correct"
-    for arguments in (
-        ["gsm8k-solve", *one],
-        ["arithmetic-solve", *one, "--environment.problem_options.split", "validation"],
-        ["arithmetic-solve", *one, "--sampling", 5],
-        ["arithmetic-solve", *one, "--evaluation.every", 5],
-        ["arithmetic-solve", "--model", "one"],
-        ["--model", "one", "arithmetic-solve"],
-        [team, *both],
-        [team, *one, "--environment.settings.agents", 3],
-        [team, "--team.model.solver", "one", "--out", "run"],
-        [team, "--team.model", '{"solver": "one", "verifier,corrector": "two"}', "--team.lora", 2],
-    ):
-        with pytest.raises(ConfigError):
-            called(*arguments)
-    assert not (folder / "run").exists()
-
-
 def test_roles_have_adapters_of_their_own_or_share_one(folder):
     pytest.importorskip("peft", reason="adapters need the extra lora")
     roles = ("solver", "verifier", "corrector")
@@ -239,12 +166,6 @@ def test_roles_have_adapters_of_their_own_or_share_one(folder):
     ):
         called("arithmetic-solve-verify-correct", *flags, model, "one", "--out", out)
         assert sorted(weights(folder / out / "step-00000001")) == names
-
-
-def test_the_command_itself(folder, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    said = call_cli("train", "programs-tree-search", "--model", "nowhere", "--out", "run", code=2)
-    assert "nowhere" in said and "Traceback" not in said
 
 
 @pytest.mark.parametrize("more", [[], ["--team.lora", 4], ["--train.offload"]], ids=str)
@@ -264,11 +185,3 @@ def test_a_dry_run_says_what_the_credit_rule_needs_and_rejects_what_lacks_it(fol
         called("arithmetic-solve-verify-correct", *dry, "--credit", "c3", "--rollouts", "own")
     with pytest.raises(ConfigError):
         called("arithmetic-solve-verify-correct", *dry, "--credit", "mars2")
-
-
-def test_a_negative_number_of_steps_is_refused(folder):
-    assert "steps" in refused("--steps=-1")
-
-
-def test_the_usage_fits_a_terminal_of_80_columns():
-    assert max(map(len, USAGE.splitlines())) <= 80

@@ -1,7 +1,6 @@
 """`mars-env view`: a stored run as a page, with the prompts that were sent, and advantages."""
 
 import html
-from dataclasses import replace
 
 import pytest
 from command_line import call_cli
@@ -12,8 +11,7 @@ from mars_env.agents import RoleAgent
 from mars_env.cli.follow import FollowedRun
 from mars_env.cli.stored import stored_report
 from mars_env.models import ScriptedModel
-from mars_env.rollout import read_run, write_run
-from mars_env.rollout.rewarding import attach_rewards
+from mars_env.rollout import read_run
 from mars_env.types import Action, Completion, Problem, Tree, Turn
 from mars_env.viewer import render_page
 
@@ -37,16 +35,6 @@ def test_a_stored_run_is_shown_with_its_report_and_its_prompts(played):
     assert "<h1>run</h1>" in page and "arithmetic (generated): 2 problems x 1 sample, seed 3" in page
     assert page.count("<summary>Prompt, ") == 6 and page.count("<summary>Thinking, 5 characters") == 2
     assert read_run(played).trees[0].problem.statement in page
-
-
-def test_without_a_report_one_is_made_of_the_trees(played, tmp_path):
-    (played / "report.json").write_text("{}")  # of another version, say
-    page = call_cli("view", played, "--out", "-")
-    assert page.startswith("<!") and page.rstrip().endswith("</html>")
-    call_cli("view", played, "--out", tmp_path / "page.html")
-    assert "arithmetic (generated): 2 problems x 1 sample, seed 3" in (tmp_path / "page.html").read_text(
-        "utf-8"
-    )
 
 
 def stored(folder):
@@ -76,12 +64,6 @@ def test_a_run_that_has_grown_is_not_shown_with_its_old_report(tmp_path):
     report = stored(tmp_path)
     assert report.counts.episodes == len(read_run(tmp_path).trees) > 4
     assert report.samples[1] > 1 and report.headline.startswith("arithmetic (generated): 4 problems x ")
-
-
-def test_rewards_that_were_given_afterwards_are_shown(tmp_path):
-    mars_env.evaluate("arithmetic-solve", agents=lambda o: r"\boxed{1}", limit=4, out=tmp_path)
-    attach_rewards(tmp_path, {tree.id: 0.75 for tree in read_run(tmp_path).trees})
-    assert stored(tmp_path).metrics["reward:solver"].estimate.value == 0.75
 
 
 def test_an_interrupted_run_says_what_its_trees_do_not(tmp_path):
@@ -142,14 +124,3 @@ async def test_a_followed_run_is_served_to_this_machine_and_its_version_grows(pl
             assert (await net.request("GET", followed.url, 1 << 24, headers=headers)).status == 403
     finally:
         await followed.close()
-
-
-def test_advantages_stand_beside_the_turns(played, tmp_path):
-    first, *_ = read_run(played).trees
-    turns = [replace(turn, group_id="g", reward=float(i)) for i, turn in enumerate(first.turns)]
-    write_run(
-        tmp_path / "other", [replace(first, turns=tuple(turns))], {"title": "arithmetic-solve-verify-correct"}
-    )
-    call_cli("view", tmp_path / "other", "--advantage", "mean_centred")
-    page = (tmp_path / "other" / "report.html").read_text(encoding="utf-8")
-    assert "advantage -1" in page and "advantage +1" in page

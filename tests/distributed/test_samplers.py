@@ -98,16 +98,6 @@ def test_a_model_is_sent_with_its_weights_and_locks_its_own_module():
         assert torch.equal(copy.module.state_dict()[name], value)
 
 
-def test_an_agent_without_a_model_that_takes_weights_cannot_be_a_sampler():
-    pytest.importorskip("torch", reason="training needs torch: pip install 'mars-env[hf]'")
-    from mars_env.trainers.elsewhere import sampling_agents
-
-    with pytest.raises(ConfigError):
-        sampling_agents(lambda: {"a": Player(object())}, frozenset({"p"}), False)
-    [agent] = sampling_agents(lambda: {"a": Player(object())}, frozenset({"other"}), False).values()
-    assert agent.agent.policy == "p"
-
-
 async def test_a_model_that_does_not_take_its_weights_is_found():
     pytest.importorskip("torch", reason="training needs torch: pip install 'mars-env[hf]'")
     from mars_env.models import tiny_model

@@ -3,7 +3,6 @@
 import ast
 import re
 from pathlib import Path
-from textwrap import indent
 
 import pytest
 
@@ -11,7 +10,6 @@ from mars_env.lazy import import_object
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "papers-to-code.md").read_text(encoding="utf-8")
-ROWS = [line for line in PAGE.splitlines() if line.startswith("| ") and "`tests/" in line]
 
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"`(mars_env\.[\w.]+:[\w.]+)`", PAGE))))
@@ -33,10 +31,3 @@ def test_the_test_exists(name):
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     functions = ast.FunctionDef | ast.AsyncFunctionDef
     assert function in {node.name for node in tree.body if isinstance(node, functions)}
-
-
-def test_the_page_of_environments_shows_the_code_of_the_package():
-    page = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
-    [shown] = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    source = (ROOT / "mars_env" / "envs" / "marsrl.py").read_text(encoding="utf-8")
-    assert indent(shown, "    ") in source

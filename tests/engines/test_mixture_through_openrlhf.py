@@ -1,6 +1,6 @@
 """A random Qwen3-MoE through OpenRLHF on a CPU: ZeRO-3 on two ranks, its experts sent to vLLM, in float32.
 
-All else is as a run file of examples/openrlhf has it, whose sizes alone are smaller.
+All else is as the run file of the custom environment in examples/openrlhf has it, but for smaller sizes.
 """
 
 from importlib.metadata import version
@@ -15,17 +15,20 @@ from tiny_checkpoint import tiny_mixture
 TEMPERATURE = 0.85  # of the run file
 NEAR_TIE = 1e-5
 """Two experts whose logits are closer: rounding, which differs by engine, may choose either."""
-ROLES = ("solver", "verifier", "corrector")
+ROLES = ("solver", "assessor")
 
 SETTINGS = {
     **openrlhf_on_cpu.MINIATURE,
     **openrlhf_on_cpu.APART,
     **{f"environment.rewards.{role}": "tiny_checkpoint:varied" for role in ROLES},
+    "environment.id": "calibration:arithmetic-assessed",
     "environment.limit": 2,
     "environment.problem_options": None,
     "steps": 2,
     "checkpoint_every": 1,
     "problems_per_step": 1,
+    "rollouts.group": 8,
+    "rollouts.branches": 1,
     "engine.context": 2048,
     "sampling.max_tokens": 24,
     "sampling.temperature": TEMPERATURE,
@@ -67,7 +70,7 @@ def run(tmp_path_factory):
         "team.model": str(tiny_mixture(folder / "base")),
         "environment.problems": str(word_problem_file(folder / "words.jsonl", 2)),
     }
-    file = openrlhf_on_cpu.EXAMPLES / "marsrl_smoke_1gpu.toml"
+    file = openrlhf_on_cpu.EXAMPLES / "custom_environment.toml"
     with openrlhf_on_cpu.ray_on_cpus(gpus=3, float32=True) as environment:
         return openrlhf_on_cpu.launched(folder, environment, file, settings)
 
@@ -75,6 +78,7 @@ def run(tmp_path_factory):
 def test_engine_and_trainer_agree_before_and_after_updates(run, tolerance):
     steps = openrlhf_on_cpu.logged(run)
     assert [row["update"] for row in openrlhf_on_cpu.updates(run)] == [*steps] == [1, 2]
+    assert {row["role"] for row in openrlhf_on_cpu.samples(run)} == {*ROLES}
     for step, figures in steps.items():
         assert figures["advantage_std"] > 0.5
         assert abs(figures["vllm_kl"]) < tolerance, (step, figures["vllm_kl"])

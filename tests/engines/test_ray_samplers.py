@@ -20,7 +20,6 @@ from tiny_team import Rows, flat
 from waiting import wait_until
 
 import mars_env
-import studies.echo.study as study
 from mars_env.distributed import RaySamplers
 from mars_env.distributed.samplers import SamplerFleet
 from mars_env.envs import GroupedSettings
@@ -32,7 +31,6 @@ from mars_env.trainers.elsewhere import sampled_by
 from mars_env.trainers.lora import add_adapters
 from mars_env.trainers.rollouts import LEDGER
 from mars_env.types import Sampling
-from studies.common.study import Run
 
 ray = pytest.importorskip("ray")
 
@@ -171,18 +169,6 @@ async def test_agents_that_cannot_be_sent_are_rejected_before_a_process_starts()
     with pytest.raises(ConfigError):
         async with sampled_by(blocked, SAMPLERS):
             raise AssertionError("it started")
-
-
-SMALL = study.RECIPE.model_copy(update={
-    "warm_start": 2, "steps": 4, "samples": 1, "locks": 2, "settled": 1,
-    "update_seconds": 0.01, "spread_seconds": 0.01, "rollout_seconds": 0.01,
-})  # fmt: skip
-
-
-async def test_a_row_of_the_study_with_samplers_is_played(tmp_path):
-    [row] = (await study.play(["S = 2"], Run(0, SMALL, tmp_path))).values()
-    assert row.detail["oldest"] == 2 and row.detail["dropped"] == 0
-    assert set(study.MEASURED) <= row.figures.keys()
 
 
 def test_the_example_trains_with_two_samplers(tmp_path):

@@ -2,12 +2,9 @@
 
 import threading
 
-import pytest
 from waiting import PATIENCE
 
 import mars_env
-from mars_env.envs.game import as_grader
-from mars_env.errors import ConfigError
 from mars_env.testing import check_grader
 from mars_env.types import Grade, Problem
 
@@ -50,8 +47,3 @@ async def test_a_plain_method_ends_with_the_limit_of_gradings():
     grade = await game.grade(game.rules.start(PROBLEMS[0]), mars_env.types.Action("0"))
     assert grade.score is None and not end.is_set()
     end.set()
-
-
-def test_what_has_no_method_is_no_grader():
-    with pytest.raises(ConfigError):
-        as_grader(object())

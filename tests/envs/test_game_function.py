@@ -1,7 +1,6 @@
 """What `mars_env.game` makes of a function: settings, roles, fields, and play by hand."""
 
 import pytest
-from pydantic import BaseModel
 
 from mars_env.agents import RoleAgent, Solver
 from mars_env.agents.registry import roles_of
@@ -53,19 +52,6 @@ def test_settings_are_checked_and_presets_are_a_schedule():
     for wrong in ({"hint": 3}, {"hnt": ""}, {"schedule": "inference"}, {"presets_are": "2"}):
         with pytest.raises(ConfigError):
             game(**wrong)
-
-
-def test_a_model_may_hold_all_settings():
-    class Settings(BaseModel):
-        times: int = 1
-
-    def several(problem, settings: Settings):
-        for _ in range(settings.times):
-            reply = yield ask("solver", problem=problem.statement)
-        return reply
-
-    rules = made(several, max_turns=lambda settings: settings.times)(times=3)
-    assert (rules.max_turns, rules.settings) == (3, Settings(times=3))
 
 
 def no_generator(problem):

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from turns import turn
 
 from mars_env.envs import GroupedSettings, solve_verify_correct
-from mars_env.envs.growers import Grouped, Linear, chains, levels
-from mars_env.errors import ConfigError
+from mars_env.envs.growers import Grouped, chains
 from mars_env.types import Completion, Problem
 
 PROBLEM = Problem("p", "What is 2 + 2?", "4")
@@ -95,17 +94,6 @@ def test_the_choice_does_not_depend_on_the_order_of_finishing(sampling):
     assert len(trees) == 1
 
 
-def test_linear_waits_to_be_told_and_names_the_answer():
-    grower = Linear(RULES, PROBLEM, "p#0", 0)
-    assert grower.final() is None
-    [order] = grower.ask(5)
-    assert grower.ask(5) == []
-    grower.tell(order, [after(order, 0, "4", 1.0)])
-    [order] = grower.ask(5)
-    grower.tell(order, [after(order, 0, "Correctness: Correct", 1.0)])
-    assert grower.ask(5) == [] and grower.final() == "0"
-
-
 def test_chains_are_episodes_that_share_a_problem_and_nothing_else():
     expansions = grow(chains(4)(RULES, PROBLEM, "p#0", 0), noisy, random.Random(0))
     turns = Counter(turn.count(".") for e in expansions for turn in e.turn_ids)
@@ -126,9 +114,3 @@ def test_chains_end_where_a_turn_was_lost():
     grower.tell(first, None)
     assert grower.ask(9) == []
     assert grower.final() is None
-
-
-@pytest.mark.parametrize("make", [lambda: chains(1), lambda: levels(()), lambda: levels((2, 0))])
-def test_a_group_needs_turns_to_compare(make):
-    with pytest.raises(ConfigError):
-        make()

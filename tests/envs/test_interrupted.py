@@ -1,21 +1,18 @@
 """What becomes of a turn that the set-up cuts off: nothing is known of it, and nothing is made of it."""
 
 import pytest
-from small_runs import ABOUT
 
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
 from mars_env.envs.search_graders import VerifierGrader
 from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.tree_search import tree_search
-from mars_env.evaluation import build_report
 from mars_env.evaluation.counts import count_trees
 from mars_env.evaluation.metrics import measure
 from mars_env.evaluation.trees import system_right
 from mars_env.grading import grader_for
 from mars_env.rollout import Job, collect
 from mars_env.rollout.engine import play
-from mars_env.rollout.exports import dpo_rows, prompted, sft_rows, turn_rows
 from mars_env.rollout.groups import groups_of
 from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.rollout.rewarding import regrade
@@ -121,22 +118,3 @@ async def test_a_verifier_of_a_search_that_was_cut_off_gives_no_score():
     assert (
         await VerifierGrader(Verifier(said), 3).grade(PROBLEM, "5")
     ).score == 0.5  # of those that were whole
-
-
-async def test_reports_and_exports_leave_it_out():
-    answers = [(f"\\boxed{{{number}}}", reason) for number in (4, 5) for reason in ("context", "stop")]
-    trees = await collect(
-        game(), team(solver=answers), [Job(PROBLEM, i) for i in range(4)], seed=0, concurrency=1
-    )
-    report = build_report(trees, ABOUT)
-    assert report.counts.interrupted == {"solver": 2}
-    assert report.metrics["solver_accuracy"].estimate.value == 0.5
-    rows = list(turn_rows(trees))
-    assert {(row["finish_reason"], row["truncated"]) for row in rows if row["role"] == "solver"} == {
-        ("context", True), ("stop", False)
-    }  # fmt: skip
-
-    asked = list(prompted(trees, game(), lambda turn, observation: "prompt", ["solver"]))
-    assert [row["tree"] for row in sft_rows(asked)] == ["sum#1"]
-    [pair] = dpo_rows(asked)
-    assert (pair["chosen"], pair["rejected"]) == ("\\boxed{4}", "\\boxed{5}") and pair["tree"] == "sum#1"

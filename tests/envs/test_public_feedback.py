@@ -8,7 +8,6 @@ import pytest
 import mars_env
 from mars_env.envs import make_game, spec
 from mars_env.envs.visibility import public_tests
-from mars_env.errors import ConfigError
 from mars_env.players import assign_agents
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, Store, collect, play
@@ -109,16 +108,3 @@ def test_private_tests_change_nothing_that_the_verifier_sees(programs):
     assert found[0] == found[1] == found[2]
     assert any(seen["feedback"] for seen in found[0][0])
     assert any(grades[0] != others for others in grades[1:]) or programs == (RIGHT,)
-
-
-def test_what_has_no_public_tests_is_refused():
-    hidden = [{**test, "public": False} for test in DOUBLE.reference["tests"]]
-    bare = replace(DOUBLE, id="bare", reference={**DOUBLE.reference, "tests": hidden})
-    for env_id, settings in (
-        ("arithmetic-solve-verify-correct", {}),
-        (ID, {"problems": [DOUBLE, bare]}),
-        (ID, {"rounds": "many"}),
-        (ID, {"public_feedback": "yes"}),
-    ):
-        with pytest.raises(ConfigError):
-            mars_env.make(env_id, **{"public_feedback": True, **settings})

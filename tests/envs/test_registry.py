@@ -5,7 +5,6 @@ import pytest
 import mars_env
 from mars_env import ask, game
 from mars_env.envs import game_function, registry, solve_verify_correct
-from mars_env.envs.rewards import outcome
 from mars_env.errors import ConfigError
 from mars_env.serving.answering import Answerer
 
@@ -61,10 +60,3 @@ def test_the_same_name_again_replaces_a_game_and_an_id_names_its_own():
         mars_env.register("arithmetic-solve", problems="arithmetic", game=first)
     with pytest.raises(ConfigError):
         mars_env.register("other-sums", problems="arithmetic", game=one_try)
-
-
-def test_a_reward_for_a_role_that_is_not_there_is_named():
-    with pytest.raises(ConfigError):
-        game(max_turns=1, roles=SOLVER, rewards={"judge": outcome})(one_try)
-    with pytest.raises(ConfigError):
-        mars_env.make("arithmetic-solve", rewards={"solvr": outcome})

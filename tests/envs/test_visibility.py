@@ -9,14 +9,13 @@ import pytest
 
 import mars_env
 from mars_env.envs import make_game, spec
-from mars_env.envs.search_graders import VerifierGrader
 from mars_env.envs.selection import Choice
 from mars_env.envs.visibility import public_tests
 from mars_env.errors import ConfigError
 from mars_env.players import assign_agents
 from mars_env.problems.code import code_problem_from_row
 from mars_env.rollout import Job, collect
-from mars_env.types import Action, Completion, Grade, Problem, Ratings, Verdict, role_of
+from mars_env.types import Action, Completion, Grade, Problem, Ratings, role_of
 
 MATHS = [Problem(f"m{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
 CODE = [
@@ -221,14 +220,6 @@ def test_an_evaluation_that_sees_the_truth_or_nothing_is_refused(problems, setti
         evaluated(problems, **settings)
     report = evaluated(problems, **{**settings, "oracle": True})
     assert any("ORACLE" in note for note in report.notes) and "ORACLE" in report.markdown()
-
-
-async def test_a_verifiers_share_of_passes_is_the_score():
-    grade = await VerifierGrader(Doubter(), 4).grade(MATHS[1], "5")
-    assert (grade.score, grade.tokens, grade.verdict) == (0.5, 12, Verdict.WRONG)
-    assert grade.feedback.startswith("Not so.")
-    again = await VerifierGrader(Doubter(), 4).grade(MATHS[1], "5")
-    assert again == grade
 
 
 @pytest.mark.parametrize("ended", ["length", "stop"])

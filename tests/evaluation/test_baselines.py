@@ -39,14 +39,6 @@ def test_the_budget_is_the_mean_over_problems(system, episode):
             token_budget([episode("p", 0, "S+", **nothing)])
 
 
-def test_majority_at_the_systems_budget(system, episode):
-    baseline = majority_vote(system, pool_of(episode, ["7", "7", "3"], tokens=14), answer_of)
-    assert baseline.detail == "3 votes"  # 40 / 14 = 2.86
-    assert baseline.tokens == pytest.approx(42)  # not less than the System's
-    assert baseline.accuracy.value == 1.0
-    assert baseline.system_minus.value == 0.0 and not baseline.short
-
-
 def test_majority_of_a_larger_pool_is_the_mean_over_subsets(system, episode):
     # Pairs of (7, 3, 4): {7, 3} and {7, 4} tie, {3, 4} loses.
     baseline = majority_vote(system, pool_of(episode, ["7", "3", "4"], tokens=20), answer_of)
@@ -81,10 +73,3 @@ def test_refinement_takes_the_least_turns_that_reach_the_budget(system, episode)
     assert baseline.tokens == pytest.approx(42.5)
     assert baseline.accuracy.value == 0.5  # p right at its third turn, q wrong
     assert baseline.system_minus.value == 0.5 and not baseline.short
-
-
-def test_refinement_refuses_trees_that_branch(system, episode):
-    tree = episode("p", 0, "S+ S+")
-    branched = replace(tree, turns=(*tree.turns, replace(tree.turns[1], id="0.1")))
-    with pytest.raises(ConfigError):
-        refinement(system, [branched, episode("q", 0, "S+")])

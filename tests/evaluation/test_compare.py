@@ -94,10 +94,3 @@ def test_foreign_texts_are_no_markup_in_a_report(run):
     special = compare_trees(run, run, (r"a_b & \c $d$ {e} #f ~^", "50%")).latex()
     assert r"a\_b \& \textbackslash{}c \$d\$ \{e\} \#f \textasciitilde{}\textasciicircum{}" in special
     assert r"50\%" in special
-
-
-def test_the_intervals_of_a_few_problems_say_little(episode):
-    many = played(episode, np.random.default_rng(0), 0.0)
-    few = [tree for tree in many if tree.problem.id in ("p0", "p1", "p2")]
-    assert "say little" in str(compare_trees(few, few))
-    assert "say little" not in str(compare_trees(many, many))

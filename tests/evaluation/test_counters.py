@@ -93,14 +93,6 @@ def test_counts_do_not_depend_on_the_order_or_on_repetition(rng, repeated):
     assert snapshot.correct["solver"] == Share(sum(solved), len(solved))
 
 
-@pytest.mark.parametrize("prices", [None, {"another": (1.0, 1.0)}])
-def test_a_cost_that_is_not_known_is_none(prices):
-    counters = Counters(prices=prices)
-    counters.count_tree(TREES[0])
-    assert counters.snapshot().cost is None
-    assert "rollout/cost" not in counters.snapshot().metrics()
-
-
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_intervals_hold_their_share(counts):
     share = Share(*counts)

@@ -5,7 +5,6 @@ import logging
 import pytest
 from small_runs import ABOUT
 
-from mars_env.errors import ConfigError
 from mars_env.evaluation import build_report, compare_trees, register_metric, remove_metric
 
 
@@ -39,12 +38,3 @@ def test_none_says_nothing_and_a_fault_is_logged(run, caplog):
         estimate = build_report(run, ABOUT).metrics["fussy"].estimate
     assert (estimate.value, estimate.problems) == (2.0, 2)
     assert len(caplog.records) == 2 and "\x1b" not in caplog.text and "p1#0" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("name", "of", "scale"),
-    [("solver_accuracy", len, "rate"), ("two words", len, "rate"), ("debt", 3, "rate"), ("debt", len, "%")],
-)
-def test_what_is_refused(name, of, scale):
-    with pytest.raises(ConfigError):
-        register_metric(name, of, scale=scale)

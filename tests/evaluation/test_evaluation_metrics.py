@@ -6,7 +6,7 @@ import pytest
 
 from mars_env.errors import ConfigError
 from mars_env.evaluation.counts import count_trees
-from mars_env.evaluation.metrics import estimates, measure
+from mars_env.evaluation.metrics import measure
 from mars_env.evaluation.trees import judgements, rounds, system_right
 from mars_env.types import Action, Grade, Problem, Tree, Turn
 
@@ -94,16 +94,6 @@ def test_pass_and_majority_at_k(episode):
     assert "solver_maj@2" not in measure(trees)
 
 
-def test_estimates_rest_on_the_problems_that_say_something(run):
-    metrics = measure(run)
-    found = estimates(metrics, ["p1", "p2", "p3"])
-    assert found["break_rate"].problems == 1 and found["solver_accuracy"].problems == 3
-    assert found["gain"].scale == "difference" and found["tokens"].scale == "amount"
-    for name in metrics:
-        assert found[name].value == pytest.approx(value(metrics, name))
-    assert measure([]) == estimates({}, []) == {}
-
-
 def test_a_tree_twice_and_two_problems_of_one_id_are_refused(run, episode):
     with pytest.raises(ConfigError):
         measure([*run, run[0]])
@@ -120,15 +110,6 @@ def test_only_a_verdict_in_the_librarys_words_is_counted(episode, verdict, accep
     report = replace(tree.turns[1], info={"verdict": verdict})
     judged = [accepted for _, accepted, _ in judgements(replace(tree, turns=(tree.turns[0], report)))]
     assert report.accepts is accepts and judged == [accepts] * (accepts is not None)
-
-
-def test_counts(run):
-    counts = count_trees(run)
-    assert (counts.problems, counts.episodes, counts.faults, counts.unknown) == (3, 6, {}, {})
-    assert counts.turns == {"solver": 6, "verifier": 10, "corrector": 4}
-    assert counts.truncated == {"corrector": 1}
-    assert (counts.malformed, counts.false_accepts, counts.false_rejects) == (1, 2, 1)
-    assert (counts.calls, counts.prompt_tokens, counts.completion_tokens) == (20, 100, 200)
 
 
 def grouped():

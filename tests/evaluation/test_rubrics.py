@@ -24,10 +24,6 @@ def test_agreement_is_the_share_of_equal_pairs():
     assert 0 <= found.low < found.value < found.high <= 1
 
 
-def test_agreement_without_repeats_is_not_known():
-    assert judge_agreement([tree("a", voted(c1=[1.0]))]).value is None
-
-
 def test_a_band_of_stored_grades():
     trees = [
         tree("a", Grade.wrong("", score=0.2), Grade.wrong("", score=0.4), Grade.unknown("gone")),

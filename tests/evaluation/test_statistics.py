@@ -180,7 +180,7 @@ def fix_rates(rng, skill, p, samples):
     return fixed, wrong, np.mean((1 - p) * (0.05 + 0.4 * p)) / np.mean(1 - p)
 
 
-@pytest.mark.parametrize("samples", [4, 32])
+@pytest.mark.parametrize("samples", [4])
 @pytest.mark.parametrize("difficulty", DIFFICULTIES)
 @pytest.mark.parametrize("metric", [accuracies, precisions, fix_rates])
 def test_coverage_of_rates(metric, difficulty, samples):
@@ -191,7 +191,7 @@ def test_coverage_of_rates(metric, difficulty, samples):
     assert 0.93 <= covered(truth, low, high) <= 0.97
 
 
-@pytest.mark.parametrize("samples", [4, 32])
+@pytest.mark.parametrize("samples", [4])
 @pytest.mark.parametrize("difficulty", DIFFICULTIES)
 def test_coverage_of_paired_gains(samples, difficulty):
     """The System repairs some of the Solver's wrong answers and breaks some of the right ones."""

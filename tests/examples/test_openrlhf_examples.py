@@ -1,15 +1,12 @@
 """Python files beside the run files of examples/openrlhf: own rules, agents and rewards; roles."""
 
 import importlib
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import mars_env
-from mars_env.cli import app
 from mars_env.envs import GroupedSettings, grouped
 from mars_env.models.scripted import ScriptedModel
 from mars_env.rollout import Job, collect, groups_of
@@ -35,20 +32,6 @@ def calibration():
 
 def test_the_game_keeps_the_contract(calibration):
     check_game(calibration.assessed, PROBLEM)
-
-
-@pytest.mark.parametrize(
-    ("text", "probability"),
-    [
-        ("Probability: 70%", 0.7),
-        ("Probability: 0%\nProbability: 100 %", 1.0),
-        ("Probability: 12.5%", 0.12),
-        ("Probability: 250%", None),
-        ("about 70%", None),
-    ],
-)
-def test_probabilities_are_read_from_the_last_statement(calibration, text, probability):
-    assert calibration.stated_probability(text) == probability
 
 
 @pytest.mark.parametrize(
@@ -94,25 +77,3 @@ async def test_a_team_on_one_model_plays_in_groups(calibration):
     grades = {turn.id: turn.reward for turn in groups[0].turns}
     assert {grades[id] for id in judged} == {0.0, 1.0}, "balanced: one right and one wrong solution"
     assert len(group_normalised(groups)) == 12
-
-
-@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.toml")), ids=lambda file: file.stem)
-def test_evaluations_that_a_comment_names_are_good_commands(file, tmp_path, monkeypatch):
-    """The indented lines of the comment are run by bash; `mars-env` gets them with a small embedded set."""
-    comment = file.read_text(encoding="utf-8").partition("# Before and after")[2]
-    commands = [line.removeprefix("#") for line in comment.splitlines() if line.startswith("#   ")]
-    stub = 'vllm() { :; }\nmars-env() { printf "%s\\0" "$@"; printf "\\n"; }\n'
-    (tmp_path / "commands.sh").write_text(stub + "\n".join(commands) + "\n", encoding="utf-8")
-    told = subprocess.run(
-        ["bash", "-u", str(tmp_path / "commands.sh")], stdout=subprocess.PIPE, check=False
-    ).stdout.decode()
-    evaluations = [line.split("\0")[:-1] for line in told.splitlines() if line.startswith("evaluate")]
-    assert evaluations
-    monkeypatch.setenv("SERVER", "http://127.0.0.1:1/v1")
-    monkeypatch.setenv("MODEL", "m")
-    for words in evaluations:
-        code = "livecodebench" in words[1]
-        small = ["--problems", "programs" if code else "arithmetic", "--limit", "1", "--dry-run"]
-        outcome = CliRunner().invoke(app, [*words, *small])
-        assert outcome.exit_code == 0, (words, outcome.output)
-        assert ", at most " in outcome.output

@@ -52,18 +52,6 @@ def test_a_bad_row_is_named_before_anything_is_graded(tmp_path, line):
     assert not (tmp_path / "v.jsonl").exists()
 
 
-@pytest.mark.parametrize(("file", "concurrency"), [("none.jsonl", 1), ("empty.jsonl", 0)])
-def test_a_missing_file_and_a_bad_concurrency_are_refused(tmp_path, file, concurrency):
-    write_rows(tmp_path / "empty.jsonl", [])
-    with pytest.raises(ConfigError):
-        grade_file(PROBLEMS, tmp_path / file, tmp_path / "v.jsonl", concurrency=concurrency)
-
-
-def test_an_empty_file_has_no_verdicts(tmp_path):
-    assert grade_file(PROBLEMS, write_rows(tmp_path / "e.jsonl", []), tmp_path / "v.jsonl") == {}
-    assert (tmp_path / "v.jsonl").read_text() == ""
-
-
 class Grader:
     """Calls every answer correct; the second time something that it waits for is cancelled."""
 
@@ -74,12 +62,6 @@ class Grader:
         if self.calls == 2:
             raise asyncio.CancelledError
         return Grade.correct()
-
-
-def test_a_cancellation_inside_of_a_grader_costs_one_verdict(tmp_path):
-    rows = write_rows(tmp_path / "c.jsonl", [{"problem_id": "a", "completion": "25"}] * 9)
-    counts = grade_file(PROBLEMS, rows, tmp_path / "v.jsonl", grader=Grader(), concurrency=1)
-    assert counts == {"CORRECT": 8, "UNKNOWN": 1}
 
 
 @pytest.mark.parametrize(

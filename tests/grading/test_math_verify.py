@@ -1,6 +1,3 @@
-import asyncio
-import pickle
-
 import pytest
 
 from mars_env.errors import MissingExtra
@@ -35,13 +32,6 @@ def test_contract(grader):
 )
 def test_verdicts(grader, reference, text, verdict):
     assert grader.grade_sync(Problem("p", "?", reference), text).verdict is verdict
-
-
-def test_pickled(grader):
-    copy = pickle.loads(pickle.dumps(grader))
-    grade = asyncio.run(copy.grade(Problem("p", "?", "25"), r"\boxed{25}"))
-    copy.close()
-    assert (grade.verdict, grade.backend) == (Verdict.CORRECT, "math-verify")
 
 
 def test_without_the_package(monkeypatch):

@@ -21,40 +21,6 @@ needs_chromium = [
 """Marks of a module whose tests use it."""
 
 
-UNREADABLE = """() => {
-  const brush = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const colour = css => {
-    brush.clearRect(0, 0, 1, 1); brush.fillStyle = css; brush.fillRect(0, 0, 1, 1);
-    return [...brush.getImageData(0, 0, 1, 1).data];
-  };
-  const over = (a, b) => [0, 1, 2].map(i => (a[i] * a[3] + b[i] * (255 - a[3])) / 255);
-  const behind = element => {
-    const colours = [];
-    for (let e = element; e; e = e.parentElement) colours.push(colour(getComputedStyle(e).backgroundColor));
-    return colours.reverse().reduce((paper, next) => over(next, paper), [255, 255, 255]);
-  };
-  const light = c => {
-    const [r, g, b] = c.map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const found = {}, texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  let read = 0;
-  while (texts.nextNode()) {
-    const text = texts.currentNode.data.trim(), element = texts.currentNode.parentElement;
-    const {width, height} = element.getBoundingClientRect();
-    const seen = element.checkVisibility({checkOpacity: true, checkVisibilityCSS: true});
-    if (!text || !seen || width < 2 || height < 2) continue;
-    read += 1;
-    const paper = behind(element), ink = over(colour(getComputedStyle(element).color), paper);
-    const [high, low] = [light(ink), light(paper)].sort((a, b) => b - a);
-    const contrast = (high + 0.05) / (low + 0.05);
-    if (contrast < 4.5) found[`${element.tagName} ${element.className}`] = [text.slice(0, 30), contrast];
-  }
-  return {found, read, beyond: document.documentElement.scrollWidth - innerWidth};
-}"""
-"""For a page: its texts with a contrast below 4.5, how many texts it has, how many pixels it is too wide."""
-
-
 @contextmanager
 def launched() -> Iterator[Any]:
     """A running browser."""

@@ -3,28 +3,17 @@ import logging
 from dataclasses import replace
 
 import pytest
-from rows import write_rows
 
 import mars_env
 from mars_env import api
 from mars_env.agents import GenerativeJudge, Solver
 from mars_env.api import prepare
 from mars_env.envs.specs import EnvSpec
-from mars_env.errors import ProblemError, StoreError
+from mars_env.errors import StoreError
 from mars_env.grading.rubrics import Rubric, RubricGrader
 from mars_env.identity import identity_of
 from mars_env.models import HTTPModel, ScriptedModel
 from mars_env.types import Problem
-
-TOWER = r"\dfrac{5^{(5^{(5^{(5^5)})}-4)}-5}{16}"
-
-
-def test_a_reference_that_nothing_can_be_compared_with_is_refused_when_loaded(tmp_path):
-    rows = [{"id": "a", "problem": "1 + 1?", "answer": "2"}, {"id": "b", "problem": "?", "answer": TOWER}]
-    with pytest.raises(ProblemError):
-        mars_env.load_problems(write_rows(tmp_path / "p.jsonl", rows))
-    with pytest.raises(ProblemError):
-        mars_env.make("aime-solve", problems=write_rows(tmp_path / "p.jsonl", rows))
 
 
 def test_a_set_named_after_a_contest_says_once_that_it_is_generated(caplog):

@@ -76,14 +76,6 @@ def test_a_field_stays_inside_of_its_marks(text):
         assert inside == text.casefold()
 
 
-@pytest.mark.parametrize(
-    "mark", ["</solution>", "</SOLUTION>", "</ solution\n>", "< / solution >", "<solution>"]
-)
-def test_marks_are_marks_in_any_case_and_with_spaces(mark):
-    guarded = Marks("<solution>{{ x }}</solution>").guarded(mark)
-    assert guarded != mark and guarded.replace("_", "") == mark
-
-
 def test_fields_are_filled_once():
     filled = fill_template("{a} {b} {c}", {"a": "{b}", "b": "{a}"})
     assert filled == "{b} {a} {c}"
@@ -119,7 +111,3 @@ def test_lone_surrogates_are_replaced_and_nothing_else(text):
     assert clean.encode().decode() == clean
     if not any("\ud800" <= letter <= "\udfff" for letter in text):
         assert clean == text
-
-
-def test_a_pair_of_surrogates_is_one_character():
-    assert without_surrogates("\ud83d\ude00\ud83d") == "\U0001f600\ufffd"

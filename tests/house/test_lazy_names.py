@@ -1,22 +1,12 @@
 """Names that are imported on first use: each is what the type checker reads, and leads to what it says."""
 
 import ast
-import importlib
 import inspect
-import sys
-from importlib.machinery import SourceFileLoader
 
 import pytest
 from command_line import run_python
 
 from mars_env import cli
-from mars_env.errors import ConfigError
-from mars_env.lazy import after_import, import_object
-
-
-def test_an_unknown_name_is_told_with_those_there_are():
-    with pytest.raises(AttributeError):
-        importlib.import_module("mars_env").mkae  # noqa: B018
 
 
 @pytest.mark.parametrize("name", cli._COMMANDS)
@@ -64,35 +54,3 @@ pettingzoo.make("aec", "mars_env/own-sums-v0").reset(seed=0)
 )
 def test_pettingzoo_knows_the_environments_in_whatever_order_the_two_are_imported(order):
     fresh(f"{order}{REGISTERED}")
-
-
-def test_a_module_that_was_waited_for_is_as_its_own_loader_left_it(tmp_path, monkeypatch):
-    (tmp_path / "waited_for.py").write_text("value = 1\n")
-    (tmp_path / "not_importable.py").write_text("raise ValueError('as it is')\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    finders, seen = list(sys.meta_path), []
-    for name in "first", "second":
-        after_import("waited_for", lambda name=name: seen.append((name, sys.modules["waited_for"].value)))
-    module = importlib.import_module("waited_for")
-    assert seen == [("first", 1), ("second", 1)] and sys.meta_path == finders
-    assert isinstance(module.__loader__, SourceFileLoader) and module.__spec__.loader is module.__loader__
-    after_import("not_importable", lambda: seen.append("never"))
-    after_import("not_there_at_all", lambda: seen.append("never"))
-    for name, error in ("not_importable", ValueError), ("not_there_at_all", ModuleNotFoundError):
-        with pytest.raises(error):
-            importlib.import_module(name)
-    assert len(seen) == 2
-    monkeypatch.setattr(sys, "meta_path", finders)
-
-
-def test_modules_of_the_package_are_found_without_an_import_of_their_own():
-    fresh(
-        "import mars_env; assert mars_env.types.Problem and mars_env.agents.Solver and mars_env.envs.solve; "
-        "assert not hasattr(mars_env, 'typos') and not hasattr(mars_env.cli, '__wrapped__')"
-    )
-
-
-@pytest.mark.parametrize("name", [".mine:f", "exact", "no_such_module:part", "mars_env.types:Nothing"])
-def test_a_name_that_names_nothing_is_told_with_the_half_that_is_wrong(name):
-    with pytest.raises(ConfigError):
-        import_object(name)

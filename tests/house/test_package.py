@@ -1,9 +1,5 @@
-from pathlib import Path
-
-import pytest
 from command_line import run_python
 
-ROOT = Path(__file__).parents[2]
 BLOCKED = """
 import sys
 class Blocked:
@@ -14,21 +10,6 @@ class Blocked:
             raise ModuleNotFoundError(f"{name} is blocked", name=name)
 sys.meta_path.insert(0, Blocked())
 """
-
-
-ENGINES = {"torch", "transformers", "vllm", "openrlhf", "datasets"}
-
-
-@pytest.mark.parametrize(
-    ("code", "heavy"),
-    [
-        ("import mars_env.search", {*ENGINES, "treequest"}),
-        ("import mars_env.agents as a, mars_env.models as m; a.Solver, m.HTTPModel, a.make_agents", ENGINES),
-    ],
-)
-def test_an_import_takes_nothing_heavy_with_it(code, heavy):
-    done = run_python(f"{code}; import sys; print({heavy} & set(sys.modules))")
-    assert done.stdout.strip() == "set()", done.stderr
 
 
 def test_the_three_lines_need_the_core_dependencies_only():
@@ -66,11 +47,3 @@ for package, names in ((mars_env, mars_env.__all__),
     )
     assert done.returncode == 0, done.stderr
     assert {"train", "fit", "LocalTrainer", "make_team", "HFModel", "verifiers"} <= {*done.stdout.split()}
-
-
-@pytest.mark.parametrize("name", ["agents", "trainers"])
-def test_the_bare_names_are_refused(name):
-    if not (ROOT / name).is_dir():
-        pytest.skip("this copy has no link of that name")
-    done = run_python(f"import {name}", cwd=ROOT)
-    assert f"import it as mars_env.{name}" in done.stderr

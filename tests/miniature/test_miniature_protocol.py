@@ -2,11 +2,9 @@
 
 import random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.errors import ConfigError
 from mars_env.miniature import protocol as p
 from mars_env.miniature.model import TOKEN_IDS, build_tokenizer
 from studies.marsrl.demonstrations import (
@@ -58,21 +56,6 @@ def test_the_prompts_follow_each_other() -> None:
     assert verify == p.solver_prompt(STATEMENT) + "a: = 288\nb: - 72 = 8<|verify|>"
     correct = p.corrector_prompt(STATEMENT, "a: = 882\nb: - 27 = 8", "a: = 882 | 882 ok\ngo on from a:")
     assert correct == verify + "a: = 288 | 288 ok\ngo on from a:<|correct|>"
-
-
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "What is 2 + 2?",
-        "Start with a = 1. What is a?",
-        "Start with a = 1. Then c = a + 2. What is c?",
-        "Start with a = 1. Then "
-        + ", ".join(f"{n} = {o} + 1" for n, o in zip("bcdefgh", "abcdefg", strict=True)),
-    ],
-)
-def test_other_problems_are_refused(statement: str) -> None:
-    with pytest.raises(ConfigError):
-        p.read_statement(statement)
 
 
 @given(st.integers(0, 2**32))

@@ -79,19 +79,6 @@ async def test_cancelled_requests_are_marked_and_harm_nobody():
     assert done[2] == 2
 
 
-def test_a_loop_may_close_while_requests_wait():
-    begun, end = threading.Event(), threading.Event()
-    engine = Engine(lambda: begun.set() or end.wait() * 0)
-
-    async def main():
-        waiting = asyncio.ensure_future(submit(engine, 1))
-        await asyncio.to_thread(begun.wait)
-        waiting.get_loop().call_soon(end.set)  # after this coroutine has ended
-        return waiting
-
-    assert asyncio.run(main()).cancelled()
-
-
 async def test_engines_of_one_device_run_in_turn_for_all_event_loops():
     running = []
 
@@ -150,20 +137,6 @@ def test_work_in_step_holds_the_waves_up_in_whatever_order_it_ends(order):
     assert [sorted(wave) for wave in engine.waves] == [
         [(i, word) for i in range(6)] for word in ("first", "second")
     ]
-
-
-async def test_work_in_step_may_ask_a_model_itself_and_be_nested():
-    engine = Engine()
-
-    async def judge(i):
-        async with hold_waves(), hold_waves():
-            await asyncio.sleep(0.001 * (3 - i))
-            answers = await asyncio.gather(submit(engine, (i, "a")), submit(engine, (i, "b")))
-            await asyncio.sleep(0.001 * i)
-            return len(answers)
-
-    assert await asyncio.wait_for(asyncio.gather(*map(judge, range(3))), 300) == [2, 2, 2]
-    assert sum(map(len, engine.waves)) == 6
 
 
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])

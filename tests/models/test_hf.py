@@ -23,17 +23,6 @@ async def test_keeps_the_contract_of_models(tiny_pair):
     await check_model(HFModel(tiny_pair), exact=True, sampling=Sampling(max_tokens=12, seed=3))
 
 
-async def test_stop_texts_end_a_completion(tiny_pair):
-    model, sampling = HFModel(tiny_pair), Sampling(max_tokens=24, seed=0)
-    [free] = await model.complete("1+1=", 1, sampling)
-    stop = free.text[10:12]
-    assert len(stop) == 2, "the tiny model ended early"
-    await check_model(model, "1+1=", sampling=sampling, exact=True, stop=stop)
-    [cut] = await model.complete("1+1=", 1, replace(sampling, stop=(stop,)))
-    assert cut.token_ids == free.token_ids[: len(cut.token_ids)]
-    assert len(cut.token_ids) < len(free.token_ids)
-
-
 async def test_greedy_is_the_library_s_own_greedy_text(tiny_pair):
     module, tokenizer = tiny_pair
     calls = [HFModel(tiny_pair).complete(p, 1, Sampling(temperature=0, max_tokens=20)) for p in PROMPTS]
@@ -136,19 +125,6 @@ def watch(monkeypatch):
         monkeypatch.setattr(model.module, "forward", spy)
 
     return watched
-
-
-async def test_a_failure_of_the_engine_is_a_model_error(tiny_pair, watch, monkeypatch):
-    model = HFModel(tiny_pair)
-
-    def fail(shape):
-        raise RuntimeError("CUDA out of memory")
-
-    watch(model, fail)
-    with pytest.raises(ModelError):
-        await model.complete("1", 2, Sampling(max_tokens=3))
-    monkeypatch.undo()
-    assert len(await model.complete("1", 2, Sampling(max_tokens=3))) == 2
 
 
 async def test_a_batch_too_large_for_the_memory_is_halved(tiny_pair, watch):

@@ -143,26 +143,6 @@ def test_models_that_ignore_their_cache_or_the_padding_are_refused():
             HFModel((getattr(transformers, f"{kind}ForCausalLM")(config).eval(), None))
 
 
-class Forgetful(transformers.LlamaForCausalLM):
-    """Reads its last token alone."""
-
-    def forward(self, **inputs):
-        for name in ("cache", "past_key_values", "attention_mask", "position_ids"):
-            inputs.pop(name, None)
-        return super().forward(**inputs)
-
-
-def test_a_model_of_ones_own_is_refused_for_the_same_reason():
-    config = transformers.LlamaConfig(
-        vocab_size=16, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
-        initializer_range=0.5,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    HFModel((transformers.LlamaForCausalLM(config).eval(), None))
-    with pytest.raises(ConfigError):
-        HFModel((Forgetful(config).eval(), None))
-
-
 def test_experts_whose_checkpoint_asks_for_their_training_loss_are_sampled(tmp_path):
     folder = tiny_mixture(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())

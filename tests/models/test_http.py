@@ -155,17 +155,6 @@ async def test_samples_are_split_over_calls_each_with_its_seed(server):
     assert [body["n"] for body in server.bodies] == [1, 1, 1]
 
 
-@pytest.mark.parametrize("fault", [408, 429, 500, 503, "malformed", "empty", "wrong types", "closed"])
-async def test_faults_are_tried_again(server, fault):
-    server.faults = [fault, fault]
-    model = HTTPModel(server.url, "m", backoff=0.01)
-    [completion] = await model.complete("p", 1, Sampling(seed=1))
-    [again] = await model.complete("p", 1, Sampling(seed=1))
-    assert completion == again
-    bodies = [body for body in server.bodies if body["prompt"] == "p"]  # the others are controls
-    assert len(bodies) == 3 and bodies[0] == bodies[1] == bodies[2]
-
-
 def moved(body):
     to = {"Location": "https://elsewhere/v1/completions?key=secret"}
     return web.json_response({}, status=308, headers=to)
@@ -213,36 +202,6 @@ async def test_exact_requests_leave_nothing_to_a_checkpoint_s_own_sampling(serve
     model = HTTPModel(server.url, "m")
     await model.complete(CHAT, 1, Sampling())
     assert not server.bodies[2].keys() & neutral.keys()
-
-
-async def test_apis_may_be_forced(server):
-    model = HTTPModel(server.url, "m", api="chat")
-    await model.complete("p", 1, Sampling())
-    assert server.bodies[-1]["messages"] == [{"role": "user", "content": "p"}]
-    with pytest.raises(ModelError):
-        await model.complete([1], 1, Sampling())
-    model = HTTPModel(server.url, "m", api="completions", limit_field="max_completion_tokens")
-    server.reply = {"choices": [{"text": "x"}]}
-    await model.complete(CHAT, 1, Sampling(max_tokens=3))
-    assert server.bodies[-1]["prompt"].startswith("System: Reckon.\n\nUser: 1 + 1")
-    assert server.bodies[-1]["max_completion_tokens"] == 3
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"base_url": "localhost:8000/v1"},
-        *({"extra_body": {field: True}} for field in ("stream", "temperature", "top_p", "top_k")),
-        {"headers": {"X": "a\r\nY: b"}},
-        {"api": "text"},
-        {"logprobs": "all"},
-        {"max_answer": 0},
-    ],
-    ids=str,
-)
-def test_wrong_options(wrong):
-    with pytest.raises(ConfigError):
-        HTTPModel(**{"base_url": "http://x/v1", "model": "m", **wrong})
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,13 @@
 """What is told before a run: keys, names and lost servers are in tests/cli/test_command_line.py."""
 
 import logging
-from dataclasses import replace
 
 import pytest
 from exact_engine import Engine
 
-import mars_env
-from mars_env.agents import GenerativeJudge, make_agents
-from mars_env.envs.search_graders import RewardModelGrader, VerifierGrader
-from mars_env.envs.selection import Highest
-from mars_env.errors import ConfigError, ModelError
-from mars_env.grading.rubrics import RubricGrader
+from mars_env.errors import ConfigError
 from mars_env.models import HTTPModel
-from mars_env.models.preflight import models_of, preflight
-from mars_env.rollout.segments import SegmentedModel
-from mars_env.serving.recorder import Recorder
+from mars_env.models.preflight import preflight
 from mars_env.types import Sampling
 
 
@@ -83,39 +75,3 @@ async def test_every_replica_is_asked():
             await preflight({"solver_0": Playing(model)})
         assert model.endpoints == [one.url, two.url]
         assert len(one.requests) == 1
-
-
-async def test_models_inside_others_and_those_that_judge_are_asked():
-    gone = HTTPModel("http://127.0.0.1:9/v1", "gone", attempts=1)
-    game = mars_env.make("arithmetic-solve").game
-    for model in (SegmentedModel(gone, 8), gone):
-        with pytest.raises(ModelError):
-            await preflight({"solver_0": Playing(model)})
-    judging = RewardModelGrader(GenerativeJudge(gone))
-    for grader in (RubricGrader(gone), VerifierGrader(Playing(gone)), judging):
-        with pytest.raises(ModelError):
-            await preflight({}, replace(game, grader=grader))
-    assert gone in models_of(Highest(GenerativeJudge(gone)))
-    search = mars_env.make("arithmetic-tree-search", agents=1, reward_model=GenerativeJudge(gone)).game
-    with pytest.raises(ModelError):
-        await preflight(make_agents("scripted:4", search.rules.possible_agents), search)
-
-
-def test_an_evaluation_asks_the_judge_before_it_plays(tmp_path):
-    judge = RubricGrader(HTTPModel("http://127.0.0.1:9/v1", "gone", attempts=1))
-    settings = {"agents": "scripted:4", "limit": 1, "out": tmp_path / "run"}
-    with pytest.raises(ModelError):
-        mars_env.evaluate("arithmetic-solve", grader=judge, **settings)
-
-
-async def test_the_recorder_asks_its_engine(tmp_path):
-    async with Engine() as engine:
-        recorder = Recorder(engine.url, tmp_path)
-        await recorder.check()
-        engine.lacks = ("logprobs",)
-        with pytest.raises(ConfigError):
-            await recorder.check()
-        engine.status = 401  # a key that only the program has
-        await recorder.check()
-    with pytest.raises(ModelError):
-        await recorder.check()

@@ -1,12 +1,9 @@
-from itertools import count
-
-import numpy as np
 import pytest
 
 from mars_env.errors import ConfigError
 from mars_env.models.scripted import ScriptedModel
 from mars_env.testing.model_suite import check_model
-from mars_env.types import Completion, Sampling
+from mars_env.types import Sampling
 
 CHAT = [{"role": "user", "content": "1 + 1 ="}]
 
@@ -51,59 +48,3 @@ async def test_unfit_scripts_are_refused():
             ScriptedModel(script)
     with pytest.raises(ConfigError):
         await ScriptedModel(lambda *_: 3).complete("p", 1, Sampling())
-
-
-class Wrong:
-    """Gives what it is told to, whatever is asked."""
-
-    def __init__(self, completion, count=None):
-        self.completion, self.count = completion, count
-
-    async def complete(self, prompt, n, sampling):
-        return [self.completion] * (n if self.count is None else self.count)
-
-
-NUMBERS = count()
-
-
-class Numbered:
-    async def complete(self, prompt, n, sampling):
-        return [Completion(str(i and n)) for i in range(n)]
-
-
-class Plain:
-    def complete(self, prompt, n, sampling):
-        return [Completion("x")] * n
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        Wrong(Completion("x"), count=0),
-        Wrong("x"),
-        Wrong(Completion("x", completion_tokens=99)),
-        *(
-            Wrong(Completion("x", token_ids=(1,), completion_tokens=1, logprobs=logprobs))
-            for logprobs in ((-1.0, -1.0), (float("nan"),), (float("-inf"),), (0.5,))
-        ),
-        *(Wrong(Completion("x", token_ids=(id,), completion_tokens=1)) for id in (np.int64(1), -1)),
-        Wrong(Completion("x", token_ids=(1, 2), completion_tokens=1)),
-        Wrong(Completion("x", token_ids=(1,), completion_tokens=1, versions=((0, 2),))),
-        Wrong(Completion("x", versions=(1, 2))),
-        Wrong(Completion("x", prompt_ids=(1,))),
-        Wrong(Completion("x", temperature=0.5)),
-        Wrong(Completion("x", finish_reason="eos")),
-        ScriptedModel(lambda *_: str(next(NUMBERS))),
-        Numbered(),
-        Plain(),
-        object(),
-    ],
-)
-async def test_the_model_suite_finds_faults(model):
-    with pytest.raises(AssertionError):
-        await check_model(model)
-
-
-async def test_the_model_suite_finds_models_that_are_not_exact():
-    with pytest.raises(AssertionError):
-        await check_model(Wrong(Completion("x")), exact=True)

@@ -32,17 +32,6 @@ class Layer(nn.Module):
         self.attention.qkv_proj, self.attention.o_proj = Fused(4, [4, 2, 2]), nn.Linear(4, 4)
 
 
-def test_fused_layers_are_taken_apart_and_padding_is_left_out():
-    model = Layer()
-    tensors, fused = readable_tensors(model), model.attention.qkv_proj
-    q, k, v = (tensors[f"attention.{name}_proj.weight"] for name in "qkv")
-    assert torch.equal(torch.cat([q, k, v]), fused.weight) and len(k) == 2
-    assert torch.equal(tensors["attention.v_proj.bias"], fused.bias[6:])
-    assert tensors["embed_tokens.weight"].shape == (5, 4)
-    assert torch.equal(tensors["attention.o_proj.weight"], model.attention.o_proj.weight)
-    assert len(tensors) == 9
-
-
 @pytest.mark.parametrize("held", ["packed", "divided", "quantised"])
 def test_what_is_held_in_another_form_is_left_out(held):
     model = Layer()

@@ -36,6 +36,6 @@ def test_programs_are_many_in_all_forms_and_levels():
 
 @pytest.mark.slow
 def test_programs_are_fit_for_training(grader):
-    found = asyncio.run(validate_problems(programs_problems(), grader, n_mutants=4))
+    found = asyncio.run(validate_problems(programs_problems()[::4], grader, n_mutants=4))
     assert [v for v in found if not v.fit] == []
     assert sum(v.caught for v in found) > 0.85 * sum(v.mutants for v in found)

@@ -52,14 +52,12 @@ def test_another_process_makes_the_same_problems():
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *(("aime", {"seed": seed}) for seed in ("1", 1.0, True, None)),
-        *(("aime", {"level": level}) for level in (6, [], 4.5)),
-        *(("aime", {"n": "3"}), ("aime", {"name": "mine"}), ("aime", {"split": "validation"})),
-        *(("aime", {"topic": "calculus"}), ("aime", {"template": "riddle"})),
+        *(("aime", {"seed": seed}) for seed in ("1", True)),
+        *(("aime", {"level": level}) for level in (6, [])),
+        *(("aime", {"n": "3"}), ("aime", {"name": "mine"}), ("aime", {"template": "riddle"})),
         ("aime", {"template": "necklaces", "level": 1}),
         *(("arithmetic", {"min_terms": low, "max_terms": high}) for low, high in ((0, 3), (4, 3), (1, 26))),
-        *(("arithmetic", {"min_terms": "3"}), ("arithmetic", {"max_terms": 2.5})),
-        *(("programs", {"split": "x"}), ("programs", {"level": 4}), ("programs", {"level": []})),
+        *(("programs", {"split": "x"}), ("programs", {"level": 4})),
         *((name, {"split": "nowhere"}) for name in CODE_SETS),
     ],
 )

@@ -1,13 +1,11 @@
 """The real sets, read from local files of the hub's schemas; the rows are made up."""
 
-import builtins
-
 import pytest
 from hub_rows import MATHEMATICS as ROWS
 from rows import write_rows
 
 from mars_env import load_problems
-from mars_env.errors import ConfigError, MissingExtra, ProblemError
+from mars_env.errors import ProblemError
 from mars_env.problems import list_problem_sets
 from mars_env.problems.hub_math import MATH_SETS
 
@@ -56,31 +54,14 @@ def test_dapo_merges_duplicates_and_leaves_contradictions_out(tmp_path):
         ("aime25", {"id": "0", "problem": "Find.", "answer": "about 7"}),
         ("aime24", {"id": 60, "problem": "Find."}),
         ("gsm8k", {"question": "How many?", "answer": "It is 7."}),
-        ("gsm8k", {"question": "How many?", "answer": "#### "}),
         ("dapo-math-17k", {"prompt": "Find."}),
         ("dapo-math-17k", {"prompt": [{"role": "user", "content": "Find."}], "extra_info": {"index": "i"}}),
         ("dapo-math-17k", {**DAPO, "prompt": [{"role": "user", "content": EMPTY}]}),
-        ("math500", {"problem": "Find.", "answer": "1"}),
     ],
 )
 def test_bad_rows_are_named(tmp_path, name, row):
     with pytest.raises(ProblemError):
         load_problems(name, source=write_rows(tmp_path / "bad.jsonl", [row]))
-
-
-def test_a_folder_of_several_splits_is_refused(tmp_path):
-    for part in ("main/train-00000-of-00001.jsonl", "main/test-00000-of-00001.jsonl"):
-        (tmp_path / part).parent.mkdir(exist_ok=True)
-        write_rows(tmp_path / part, ROWS["gsm8k"])
-    for split in ({"split": "train"}, {}):
-        with pytest.raises(ConfigError):
-            load_problems("gsm8k", source=tmp_path, **split)
-    (tmp_path / "main/train-00000-of-00001.jsonl").unlink()
-    assert len(load_problems("gsm8k", source=tmp_path)) == 2
-    plain = write_rows(tmp_path / "g.jsonl", ROWS["gsm8k"])
-    assert load_problems("gsm8k", source=plain, split="train")[0].id == "gsm8k/train/0"
-    with pytest.raises(ConfigError):
-        load_problems("gsm8k", source=plain, split="dev")
 
 
 @pytest.mark.parametrize("name", ["gsm8k", "math500"])
@@ -121,18 +102,3 @@ def test_no_network_is_one_clear_sentence(monkeypatch, name):
     monkeypatch.setattr(datasets, "load_dataset", offline)
     with pytest.raises(ProblemError):
         load_problems(name)
-
-
-@pytest.mark.parametrize("missing", ["datasets", "pyarrow"])
-def test_a_missing_library_names_the_extra(tmp_path, monkeypatch, missing):
-    path = write_rows(tmp_path / "x.parquet", ROWS["aime25"])
-    original = builtins.__import__
-
-    def refuse(name, *args, **kwargs):
-        if name.partition(".")[0] == missing:
-            raise ImportError(f"No module named {name!r}")
-        return original(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(MissingExtra):
-        load_problems("aime25", source=None if missing == "datasets" else path)

@@ -1,11 +1,8 @@
 """Decontamination by runs of words."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env import load_problems
-from mars_env.errors import ConfigError
 from mars_env.problems import ProblemSet, decontaminate
 from mars_env.problems.overlap import NGrams
 from mars_env.types import Problem
@@ -53,17 +50,3 @@ def test_what_is_found_is_a_common_run_and_no_common_run_is_missed(one, other, n
     if len(other) >= n:
         assert (found is not None) == bool(runs(one) & runs(other))
         assert found is None or found in runs(one) & runs(other)
-
-
-def test_what_makes_no_sense_is_refused():
-    with pytest.raises(ConfigError):
-        decontaminate(problems("a"), ["a"], n=0)
-    with pytest.raises(ConfigError):
-        decontaminate(problems("a"), "a b c")
-
-
-def test_endless_sets_are_refused():
-    endless = load_problems("arithmetic")
-    for own, protected in ((problems("a"), endless), (endless, problems("a"))):
-        with pytest.raises(ConfigError):
-            decontaminate(own, protected)

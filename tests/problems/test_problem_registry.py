@@ -3,8 +3,7 @@ import sys
 import pytest
 
 from mars_env import load_problems
-from mars_env.errors import ConfigError
-from mars_env.problems import ProblemSet, list_problem_sets, register_problem_set, registry
+from mars_env.problems import ProblemSet, register_problem_set, registry
 from mars_env.types import Problem
 
 MODULE = """
@@ -50,42 +49,3 @@ def test_a_module_gives_its_own_set_though_another_has_registered_the_name(modul
     register_problem_set("riddles", others)
     assert load_problems("riddles").name == "others"
     assert load_problems(f"{module}:riddles").name == "riddles"
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        *((f"my_sets_for_test:{part}", {}) for part in ("absent", "wrong", "returns_a_list")),
-        *((name, {}) for name in ("no_such_module_here:set", "amie", "nosuch", "")),
-        ("my_sets_for_test:riddles", {"colour": "red"}),
-        ("aime", {"fields": {"problem": "question"}}),  # they are for files
-    ],
-)
-def test_what_names_no_set_or_is_no_option_of_it_is_refused(module, name, options):
-    with pytest.raises(ConfigError):
-        load_problems(name, **options)
-
-
-def test_names_are_unique_and_well_formed(monkeypatch):
-    monkeypatch.setattr(registry, "_loaders", dict(registry._loaders))
-
-    def mine(*, seed, split):
-        return ProblemSet("mine", [Problem("m/0", "How many?", "1")])
-
-    register_problem_set("mine-for-test", mine)
-    register_problem_set("mine-for-test", mine)
-    assert "mine-for-test" in list_problem_sets()
-    with pytest.raises(ConfigError):
-        register_problem_set("aime", mine)
-    with pytest.raises(ConfigError):
-        register_problem_set("my set", mine)
-
-
-def test_entry_points_are_found(monkeypatch):
-    class Point:
-        def load(self):
-            return lambda *, seed, split: ProblemSet("packed", [Problem("packed/0", "How many?", str(seed))])
-
-    monkeypatch.setattr(registry, "declared", lambda group: {"from-a-package": Point()})
-    assert "from-a-package" in list_problem_sets()
-    assert load_problems("from-a-package", seed=4)[0].reference == "4"

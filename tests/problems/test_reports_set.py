@@ -6,7 +6,6 @@ import pytest
 
 import mars_env
 from mars_env import load_problems
-from mars_env.errors import ConfigError
 from mars_env.methods.spell.rules import documents_of
 from mars_env.problems.reports import DIVISIONS
 
@@ -42,26 +41,3 @@ def test_a_row_with_documents_is_a_cluster_and_is_played(tmp_path):
     assert seen == {
         "task": "Ask.", "documents": "Document 1:\nProfit: 17.\n\nDocument 2:\nLoss: 2.", "examples": ""
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "rest",
-    [
-        '"documents": "Profit: 17."',
-        '"documents": ["Profit: 17.", 3]',
-        '"documents": [""]',
-        '"documents": ["Profit: 17."], "task": "poem"',
-    ],
-)
-def test_a_row_whose_documents_are_none_is_refused_before_it_is_played(tmp_path, rest):
-    path = tmp_path / "clusters.jsonl"
-    path.write_text(f'{{"id": "c", "problem": "Ask.", {rest}}}\n')
-    with pytest.raises(ConfigError):
-        mars_env.make("reports-spell", problems=path).reset(seed=0)
-
-
-def test_a_row_with_documents_and_an_answer_is_an_ordinary_problem(tmp_path):
-    path = tmp_path / "questions.jsonl"
-    path.write_text('{"id": "q", "problem": "Which profit?", "documents": ["Profit: 17."], "answer": "17"}\n')
-    [problem] = load_problems(path)
-    assert (problem.kind, problem.reference) == ("math", "17")

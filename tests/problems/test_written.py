@@ -55,14 +55,6 @@ def test_a_generated_set_stays_one_and_its_references_are_checked(tmp_path):
         mars_env.load_problems(path)
 
 
-@pytest.mark.parametrize("about", [[], {"generated": "yes"}, {"generated": None}, {"name": 3}])
-def test_a_bad_description_of_a_set_is_refused(tmp_path, about):
-    path = tmp_path / "made.jsonl"
-    path.write_text(json.dumps({"format": "mars-env.problems/1", "set": about}) + "\n")
-    with pytest.raises(ProblemError):
-        load_problems(path)
-
-
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-99, 2**53) | st.floats(-9, 9) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -74,29 +66,6 @@ plain = st.recursive(
 def test_any_plain_problem_survives_a_line_of_json(statement, reference, metadata):
     problem = Problem("p", statement, reference, "math", metadata)
     assert parse_problem(json.loads(json.dumps(problem_row(problem)))) == problem
-
-
-@pytest.mark.parametrize(
-    "metadata", [{"pair": (1, 2)}, {"by": {1: "x"}}, {"x": float("nan")}, {"o": object()}]
-)
-def test_what_would_be_read_otherwise_is_refused(tmp_path, metadata):
-    path = tmp_path / "made.jsonl"
-    with pytest.raises(ProblemError):
-        write_problems(path, ProblemSet("s", [Problem("p", "?", "1", metadata=metadata)]))
-    assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    "change", [{"answer": ...}, {"kind": "maths"}, {"problem": " "}, {"id": 3}, {"metadata": ...}]
-)
-def test_a_bad_row_is_refused(tmp_path, change):
-    row = {"id": "a", "problem": "?", "answer": "1", "kind": "math", "metadata": {}, **change}
-    path = tmp_path / "made.jsonl"
-    write_problems(path, made()[:1])
-    text = path.read_text()
-    path.write_text(text + json.dumps({key: value for key, value in row.items() if value is not ...}))
-    with pytest.raises(ProblemError):
-        load_problems(path)
 
 
 async def test_an_unknown_reference_is_never_graded_wrong(tmp_path):

@@ -1,15 +1,12 @@
 """Before a run starts: whether the longest prompts leave the agents the room that their limits promise."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.envs import solve, solve_verify_correct
-from mars_env.envs.tree_search import tree_search
 from mars_env.errors import ConfigError
-from mars_env.models import ScriptedModel
 from mars_env.rollout.contexts import Need, needs, require_room
 from mars_env.types import Problem, Sampling
 
@@ -73,22 +70,6 @@ async def test_a_context_that_is_too_small_by_one_token_is_refused_with_the_numb
     await require_room(rules, team(context, overflow="unknown"), PROBLEMS)
 
 
-async def test_other_rules_and_models_that_tell_nothing():
-    await require_room(solve(), {"solver_0": agent("solver", 151, 100)}, PROBLEMS)
-    with pytest.raises(ConfigError):
-        await require_room(solve(), {"solver_0": agent("solver", 150, 100)}, PROBLEMS)
-    search = tree_search(agents=1, nodes=3)
-    [need] = needs(search, {"solver_0": agent("solver", 999, 100)}, PROBLEMS)
-    assert need.prompt == 50 + 100 + 1
-    silent = {"solver_0": Solver(ScriptedModel(["4"]))}
-    assert needs(solve(), silent, PROBLEMS) == []
-    await require_room(solve(), silent, PROBLEMS)
-    told = {"name": "server", "context": 4096}  # but not how it counts tokens
-    server = SimpleNamespace(**told, complete=Words(4096).complete)
-    [bare] = needs(solve(), {"solver_0": Solver(server)}, PROBLEMS)
-    assert bare == Need("solver_0", 1, 4096, 4096) and not bare.fits
-
-
 async def test_a_model_that_has_to_ask_its_server_is_asked():
     class Asking(Words):
         async def learn_context(self):
@@ -99,20 +80,3 @@ async def test_a_model_that_has_to_ask_its_server_is_asked():
     assert needs(solve(), {"solver_0": asking}, PROBLEMS) == []
     with pytest.raises(ConfigError):
         await require_room(solve(), {"solver_0": asking}, PROBLEMS)
-
-
-@pytest.mark.parametrize(("agents", "nodes"), [(2, 2), (13, 60)])
-def test_every_agent_of_a_search_may_refine_the_longest_solution(agents, nodes):
-    rules = tree_search(agents=agents, nodes=nodes)
-    limits = dict.fromkeys(rules.possible_agents, 10) | {rules.possible_agents[-1]: 100}
-
-    def prompt(seen):
-        return f"{seen['problem']} {seen['solution']}"
-
-    players = {
-        name: Solver(Words(200), prompt=prompt, sampling=Sampling(max_tokens=limit))
-        for name, limit in limits.items()
-    }
-    found = needs(rules, players, PROBLEMS)
-    assert {need.agent for need in found} == {*rules.possible_agents}
-    assert {need.prompt for need in found} == {50 + 100}

@@ -149,15 +149,3 @@ async def test_closing_early_cancels_what_is_under_way():
     assert (await anext(trees)).problem == PROBLEMS[0]
     await trees.aclose()
     assert len(cancelled) == 5
-
-
-@pytest.mark.parametrize("part", ["grader", "rewards", "team_reward"])
-async def test_a_grader_or_reward_that_waits_for_something_cancelled_gives_none(part):
-    class Waits:
-        async def grade(self, problem, text):
-            await waits_for_what_is_cancelled()
-
-    given = {"grader": Waits(), "rewards": {"solver": waits_for_what_is_cancelled}}
-    given["team_reward"] = waits_for_what_is_cancelled
-    tree = await played(Guesser(), replace(GAME, **{part: given[part]}))
-    assert not tree.fault and tree.turns[0].reward is None

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.simulator import run_virtual
-from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct, team_outcome
-from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
+from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
+from mars_env.errors import ContextError, MarsError, ModelError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, Store, collect, groups_of
+from mars_env.rollout import Job, collect, groups_of
 from mars_env.rollout.groups import is_uniform
 from mars_env.rollout.pipeline import PipelineSettings, Training, pipeline
 from mars_env.rollout.staleness import least_updates
@@ -198,14 +198,6 @@ def test_other_groups_are_played_in_the_place_of_uniform_ones():
     assert all(groups <= 24 for _, groups in refilled)
 
 
-def test_the_trainer_may_say_which_groups_teach_nothing():
-    def short(group):
-        return group.turns[0].role == "solver"
-
-    found = lessons(Actor([0], random.Random(8)), short, training=Training(uniform=short))
-    assert all(lesson >= 6 or groups >= 24 for lesson, groups in found)
-
-
 def test_groups_without_versions_are_as_old_as_the_weights_under_which_they_were_started():
     begun = {}
 
@@ -250,22 +242,6 @@ def test_the_queue_is_bounded_however_slow_the_trainer_is():
 
     run_virtual(train())
     assert max(peak) == options.bound == 15
-
-
-def test_nothing_else_starts_while_stored_groups_overfill_the_queue(tmp_path):
-    steps, actor = steps_of(2, 1), Actor([0], random.Random(0))
-    [tree] = run_virtual(collect(GAME, assign_agents(GAME.rules, actor), steps[0], seed=7))
-    options = PipelineSettings(groups_per_update=1, staleness=0)
-
-    async def train_once(store):
-        async with aclosing(batches_of(actor, options, steps, journal=store)) as due:
-            await anext(due)
-            await asyncio.sleep(1000)
-            return {*store.finished}
-
-    with Store(tmp_path, {}, [job.problem for [job] in steps]) as store:
-        store.write_turns(tree.turns)
-        assert run_virtual(train_once(store)) == {tree.id}
 
 
 def test_an_update_waits_for_what_it_would_make_too_old():
@@ -328,35 +304,6 @@ def test_closing_early_leaves_nothing_behind():
     assert run_virtual(train()) == 1
 
 
-@pytest.mark.parametrize(
-    ("game", "size", "twice"),
-    [(EPISODES, 4, False), (replace(GAME, team_reward=team_outcome), 4, False), (GAME, None, True)],
-    ids=["groups that grow with their trees", "team rewards", "a tree that is asked for twice"],
-)
-def test_what_cannot_be_trained_is_refused(game, size, twice):
-    [step] = steps_of(1, 2)
-    options = PipelineSettings(groups_per_update=size)
-    with pytest.raises(ConfigError):
-        run_virtual(all_batches(Actor([0], random.Random(13)), options, [step * (1 + twice)], game=game))
-
-
-@pytest.mark.parametrize("size", [None, 3])
-def test_a_rollout_that_is_cancelled_from_outside_ends_the_run(size):
-    class Cancels(Store):
-        def __init__(self):
-            pass
-
-        def turns_of(self, tree_id):
-            raise asyncio.CancelledError
-
-    async def train():
-        options = PipelineSettings(groups_per_update=size)
-        await all_batches(Actor([0], random.Random(1)), options, steps_of(2, 2), journal=Cancels())
-
-    with pytest.raises(MarsError):
-        run_virtual(asyncio.wait_for(train(), 10**6))
-
-
 @pytest.mark.parametrize("concurrency", [1, 2, 3])
 def test_the_error_that_ends_a_run_is_told_while_its_tree_takes_time_to_close(concurrency):
     class Refuses(Actor):
@@ -379,8 +326,3 @@ def test_the_error_that_ends_a_run_is_told_while_its_tree_takes_time_to_close(co
     game = replace(GAME, grower=grouped(GroupedSettings(group=GROUP, branches=3)))
     with pytest.raises(ContextError):
         run_virtual(all_batches(Refuses([0], random.Random(1)), options, steps_of(1, 3), game=game))
-
-
-def test_by_steps_the_turns_are_exactly_as_old_as_the_bound():
-    run = all_batches(Laggard([0], random.Random(0)), PipelineSettings(staleness=2), steps_of(6, 3))
-    assert [set(batch.ages) for batch in run_virtual(run)] == [{0}, {1}, {2}, {2}, {2}, {2}]

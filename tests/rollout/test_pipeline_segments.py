@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from mars_env.errors import ConfigError, ContextError, ModelError
+from mars_env.errors import ContextError
 from mars_env.models import ScriptedModel
 from mars_env.rollout.segments import SegmentedModel, joined, merged_runs
 from mars_env.seeds import derive_seed
@@ -70,10 +70,6 @@ async def test_a_stop_text_may_span_two_segments(segment):
         assert expected.finish_reason == "stop"
 
 
-def test_texts_are_joined_where_nothing_can_be_decoded():
-    assert joined(Completion("4 ", "length"), Completion("2", "length"), stop=("4 2",)).text == "4 2"
-
-
 async def test_a_context_that_is_full_ends_a_completion():
     whole = Automaton(context=21)
     [expected] = await whole.complete([5], 1, Sampling(max_tokens=100))
@@ -125,17 +121,6 @@ async def test_it_keeps_the_contract_of_models():
     await check_model(model, "1 + 1 =", sampling=Sampling(max_tokens=8, seed=1), exact=True)
 
 
-async def test_models_without_token_ids_are_refused_only_where_that_matters():
-    model = SegmentedModel(ScriptedModel(["one two three four"]), 3)
-    with pytest.raises(ModelError):
-        await model.complete("x", 1, Sampling())
-    assert (await SegmentedModel(ScriptedModel(["one two"]), 3).complete("x", 1, Sampling()))[0].text
-    with pytest.raises(ConfigError):
-        await SegmentedModel(Automaton(), 3).complete([5], 1, Sampling(stop=("never",)))
-    with pytest.raises(ConfigError):
-        SegmentedModel(Automaton(), 0)
-
-
 @pytest.mark.parametrize(("room", "ids"), [(0, False), (0, True), (4, True), (6, True)])
 async def test_an_answer_that_an_unknown_context_cuts_off(room, ids):
     """The server says "length" after as many tokens as there is room for, or after none."""
@@ -154,20 +139,6 @@ async def test_an_answer_that_an_unknown_context_cuts_off(room, ids):
     assert model.asked == {0: [0], 4: [4, 0], 6: [4, 2]}[room]  # nothing after a segment that was cut off
 
 
-async def test_a_segment_that_fails_cancels_its_siblings():
-    class Fails(Automaton):
-        async def complete(self, prompt, n, sampling):
-            if len(self.asked) == 4:
-                raise ModelError("lost")
-            return await super().complete(prompt, n, sampling)
-
-    with pytest.raises(ModelError):
-        await SegmentedModel(Fails(), 8).complete([5], 4, Sampling(max_tokens=40))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert len(asyncio.all_tasks()) == 1
-
-
 def test_joined_keeps_what_is_told():
     first = Completion("a", "length", (1,), (2,), (-0.1,), 0.7, ((0, 1),), 1, 1)
     second = replace(first, token_ids=(3, 4), logprobs=(), versions=((0, 2),), completion_tokens=2)
@@ -175,30 +146,3 @@ def test_joined_keeps_what_is_told():
     assert both.logprobs == ()
     assert both.versions == ((0, 3),)
     assert merged_runs([(0, 0), (1, 2)]) == ((1, 2),)
-
-
-async def test_hfmodel_is_the_same_in_segments():
-    torch = pytest.importorskip("torch", reason="HFModel needs torch")
-    from mars_env.miniature import load
-
-    torch.set_num_threads(1)
-    inner = load()
-    prompt = inner.encode("3*(4+5)=")
-    sampling = Sampling(max_tokens=24, temperature=0.0)
-    [expected] = await inner.complete(prompt, 1, sampling)
-    [got] = await SegmentedModel(inner, 5).complete(prompt, 1, sampling)
-    assert got.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
-    assert replace(got, logprobs=()) == replace(expected, logprobs=())
-
-
-@pytest.mark.parametrize("context", [10**6, 20])
-async def test_ids_count_where_a_model_tells_no_numbers(context):
-    class Bare(Automaton):
-        async def complete(self, prompt, n, sampling):
-            given = await super().complete(prompt, n, sampling)
-            return [replace(each, prompt_tokens=0, completion_tokens=0) for each in given]
-
-    sampling = Sampling(max_tokens=30)
-    [whole] = await Automaton(context=context).complete([5], 1, sampling)
-    [parts] = await SegmentedModel(Bare(context=context), 4).complete([5], 1, sampling)
-    assert parts == replace(whole, prompt_tokens=0)

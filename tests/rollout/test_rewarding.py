@@ -15,16 +15,13 @@ from benchmarks.simulator import run_virtual
 from mars_env.agents import make_agents
 from mars_env.envs import Game, GroupedSettings, grouped, solve, solve_verify_correct
 from mars_env.envs.rewards import REWARD_FAULT, REWARD_FAULTS, team_outcome
-from mars_env.envs.search_graders import RewardModelGrader
-from mars_env.envs.selection import rated
-from mars_env.envs.visibility import Visibility
 from mars_env.errors import ModelError, StoreError
 from mars_env.evaluation.report import build_report
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, collect, read_run, write_run
 from mars_env.rollout.rewarding import grade_run, regrade, reward_run
-from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, Grade, Problem, Ratings, Tree, Verdict
+from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, Grade, Problem, Tree, Verdict
 
 PROBLEM = Problem("p", "2 + 2?", "4")
 
@@ -179,16 +176,6 @@ def test_an_async_reward_that_never_answers_does_not_hang_the_run():
     assert "no answer within 10 s" in tree.turns[0].info[REWARD_FAULT]
 
 
-async def test_grading_again_with_a_mended_reward_takes_the_reason_away():
-    game = replace(GAME, rewards={"solver": failing}, team_reward=failing)
-    (tree,) = await run(game, problems=PROBLEMS[:1])
-    mended = await regrade(tree, GAME)
-    assert mended.turns[0].reward == 0.0 and REWARD_FAULT not in mended.turns[0].info
-    assert REWARD_FAULTS not in mended.info
-    broken = await regrade(mended, replace(GAME, rewards={"solver": failing}))
-    assert broken.turns[0].reward is None and "my bug" in broken.turns[0].info[REWARD_FAULT]
-
-
 @pytest.mark.parametrize(
     "grade",
     [
@@ -209,38 +196,6 @@ async def test_a_grade_that_is_none_is_unknown(tmp_path, grade):
     (tree,) = await run(replace(GAME, grader=Mine()), tmp_path / "run", problems=PROBLEMS[:1])
     assert tree.turns[0].grade.verdict is Verdict.UNKNOWN and tree.turns[0].reward is None
     assert read_run(tmp_path / "run").trees == (tree,)
-
-
-class Rating:
-    def __init__(self, ratings):
-        self.ratings = ratings
-
-    async def rate(self, statement, texts, seed):
-        return self.ratings(texts)
-
-
-BAD_RATINGS = {
-    "nan": lambda texts: Ratings((math.nan,) * len(texts)),
-    "text": lambda texts: Ratings(("0.5",) * len(texts)),
-    "high": lambda texts: Ratings((1.5,) * len(texts)),
-    "few": lambda texts: Ratings(()),
-    "tokens": lambda texts: Ratings((0.5,) * len(texts), "9"),
-    "list": lambda texts: [0.5] * len(texts),
-    "raises": failing,
-}
-
-
-@pytest.mark.parametrize("name", BAD_RATINGS)
-async def test_a_rating_that_is_none_is_never_a_score(name):
-    model = Rating(BAD_RATINGS[name])
-    if name != "raises":
-        with pytest.raises(ModelError):
-            await rated(model, "2 + 2?", ["4"], 0)
-    game = replace(
-        GAME, rules=solve_verify_correct(), visibility=Visibility("reward-model", RewardModelGrader(model))
-    )
-    _, seen = await game.grades(game.rules.start(PROBLEMS[0]), Action("4"))
-    assert seen.verdict is Verdict.UNKNOWN and seen.score is None
 
 
 @pytest.mark.parametrize(

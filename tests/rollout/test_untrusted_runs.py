@@ -17,7 +17,6 @@ from mars_env.cli.stored import stored_game
 from mars_env.envs import Game, self_refine
 from mars_env.errors import ConfigError, MarsError, StoreError
 from mars_env.evaluation import build_report
-from mars_env.files import atomic_draft, open_regular
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, Store, play_all, read_run
@@ -145,17 +144,6 @@ async def test_a_page_replaces_a_link_and_leaves_its_target(run, tmp_path):
     write_page(run / "report.html", read_run(run).trees, title="t")
     assert victim.read_text() == "precious"
     assert not (run / "report.html").is_symlink() and "<html" in (run / "report.html").read_text()
-
-
-def test_a_draft_that_failed_leaves_the_file_as_it_was(tmp_path):
-    page = tmp_path / "page"
-    page.write_text("old")
-    with pytest.raises(KeyError), atomic_draft(page) as draft:
-        draft.write_text("half")
-        raise KeyError
-    assert page.read_text() == "old" and list(tmp_path.iterdir()) == [page]
-    with pytest.raises(OSError):
-        open_regular(tmp_path)
 
 
 async def test_no_module_is_imported_because_a_run_names_it(run, tmp_path, monkeypatch):

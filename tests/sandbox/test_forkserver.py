@@ -10,9 +10,7 @@ import pytest
 from sandboxes import need
 from waiting import PATIENCE, until
 
-from mars_env.errors import SandboxError
 from mars_env.sandbox import Ended, Job, Limits, Pool
-from mars_env.sandbox.service import on_service_loop
 
 NAMES = ["bubblewrap", "landlock"]
 ROOMY = Limits(cpu_seconds=20, idle_seconds=20)
@@ -170,27 +168,6 @@ async def test_one_server_serves_a_pool_and_ends_with_it(pool):
     await pool.aclose()
     assert not Path(f"/proc/{pid}").exists()
     assert (await pool.run("print(1)")).stdout == b"1\n"
-
-
-async def test_closing_waits_for_the_work_in_progress(pool):
-    running = asyncio.create_task(pool.run("import time; time.sleep(0.5); print(1)"))
-    await asyncio.sleep(0.3)
-    await pool.aclose()
-    assert running.done() or (await asyncio.wait_for(running, PATIENCE)).ok
-    assert running.result().stdout == b"1\n"
-
-
-async def test_a_closed_server_makes_no_box(pool):
-    backend = await pool.backend()
-
-    async def work():
-        server = await backend.start({})
-        await server.close()
-        assert server.spent
-        with pytest.raises(SandboxError):
-            await server.box()
-
-    await on_service_loop(work())
 
 
 async def test_random_numbers_differ_from_run_to_run(pool):

@@ -6,7 +6,6 @@ import copy
 import pytest
 import sandboxes
 
-from mars_env.errors import SandboxError
 from mars_env.sandbox import find_backend
 from mars_env.sandbox import interpreter as module
 from mars_env.sandbox.interpreter import Interpreter, Interpreters
@@ -85,37 +84,6 @@ async def test_each_call_has_its_own_cpu_time_whatever_start_and_repetition_use(
     await interpreter.aclose()
 
 
-async def test_the_clock_of_a_call_starts_when_the_interpreter_is_ready(monkeypatch):
-    async def slow(_program, channel, _limits):
-        await asyncio.sleep(0.2)
-        channel.sendall(b'""\n"4"\n')
-        await asyncio.Event().wait()
-
-    sandboxes.need_a_sandbox()
-    home = Interpreters()
-    monkeypatch.setattr(home.pool, "session", slow)
-    interpreter = Interpreter(home, wall_seconds=0.1)
-    assert await interpreter.run("2 + 2") == "4"
-    monkeypatch.setattr(module, "_START_SECONDS", 0.1)
-    with pytest.raises(SandboxError):
-        await Interpreter(home).run("2 + 2")
-    await interpreter.aclose()
-
-
-async def test_a_context_starts_it_before_the_first_call_and_ends_it(monkeypatch):
-    sandboxes.need_a_sandbox()
-    home = Interpreters()
-    async with Interpreter(home) as interpreter:
-        assert home.living == {interpreter}
-        assert await interpreter.run("1 + 1") == "2\n"
-    assert not home.living
-    monkeypatch.setattr(module, "_SERVE", "raise SystemExit({} and {})")
-    with pytest.raises(SandboxError):
-        async with Interpreter(home):
-            pass
-    assert not home.living
-
-
 async def test_a_call_that_sleeps_too_long_ends(home):
     sleeps = Interpreter(home, wall_seconds=0.1)
     with pytest.raises(RuntimeError, match="longer"):
@@ -142,16 +110,6 @@ async def test_calls_that_do_not_run_again_cost_the_names_and_not_the_turn(home,
     await interpreter.aclose()
 
 
-async def test_an_interrupted_call_leaves_no_answer_behind():
-    sandboxes.need_a_sandbox()
-    interpreter = Interpreter(Interpreters())
-    await interpreter.run("import time")
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(interpreter.run("time.sleep(5)\n'late'"), 0.1)
-    assert await interpreter.run("'next'") == "'next'\n"
-    await interpreter.aclose()
-
-
 async def test_those_without_room_run_their_calls_again():
     sandboxes.need_a_sandbox()
     home = Interpreters(most=2)
@@ -164,13 +122,3 @@ async def test_those_without_room_run_their_calls_again():
     assert texts == [f"{number + 2}\n" for number in range(5)]
     await asyncio.gather(*(interpreter.aclose() for interpreter in several))
     assert not home.living
-
-
-async def test_a_lost_sandbox_is_a_fault(home, interpreter, monkeypatch):
-    async def lost(*_, **__):
-        raise SandboxError("no sandbox could be started")
-
-    monkeypatch.setattr(home.pool, "session", lost)
-    monkeypatch.setattr(home.pool, "run", lost)
-    with pytest.raises(SandboxError):
-        await asyncio.wait_for(interpreter.run("1"), 300)

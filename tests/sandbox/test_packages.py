@@ -4,8 +4,7 @@ import pytest
 from sandboxes import need
 
 from mars_env import sandbox
-from mars_env.sandbox import BACKENDS, OFFERED, Limits
-from mars_env.sandbox.packages import folders_of
+from mars_env.sandbox import OFFERED, Limits
 
 LIMITS = Limits(cpu_seconds=60)
 
@@ -31,7 +30,7 @@ async def test_what_judges_offer_can_be_imported(backend):
     assert result.stdout == b"ok\n", result
 
 
-@pytest.mark.parametrize("name", ["pytest", "pydantic", "mars_env", "rich", "pip"])
+@pytest.mark.parametrize("name", ["pytest", "mars_env"])
 async def test_nothing_else_can(backend, name):
     result = await sandbox.run(f"import {name}", backend=backend)
     assert b"ModuleNotFoundError" in result.stderr
@@ -46,14 +45,3 @@ async def test_a_package_cannot_be_changed(backend):
     )
     result = await sandbox.run(source, backend=backend)
     assert result.stdout == b"refused\nrefused\n", result
-
-
-@pytest.mark.parametrize("name", ["bubblewrap", "landlock"])
-async def test_they_can_be_left_out(name):
-    need(name)
-    result = await sandbox.run("import numpy", backend=BACKENDS[name](packages=()))
-    assert b"ModuleNotFoundError" in result.stderr
-
-
-def test_each_is_found_under_its_own_name():
-    assert set(OFFERED) <= set(folders_of(OFFERED)) and len(BACKENDS) == 3

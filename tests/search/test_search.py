@@ -58,9 +58,3 @@ def test_bad_input_is_refused_with_one_sentence():
     search.tell(0, 0.5)
     with pytest.raises(ConfigError):
         search.tell(0, 0.5)
-
-
-@pytest.mark.parametrize("agents", [(), ("a", "a")])
-def test_agents_must_be_there_and_differ(agents):
-    with pytest.raises(ConfigError):
-        make(agents=agents)

@@ -2,12 +2,10 @@ import pytest
 
 from mars_env.errors import ConfigError
 from mars_env.search import (
-    ALGORITHMS,
     BestOfN,
     Search,
     SearchSettings,
     make_algorithm,
-    register_algorithm,
 )
 
 
@@ -19,38 +17,14 @@ def test_own_algorithms_go_by_module_and_name(tmp_path, monkeypatch):
     assert [ask.agent for ask in search.ask(1)] == ["a"]
 
 
-def mine():
-    class Mine(BestOfN):
-        pass
-
-    return Mine
-
-
-def test_an_own_algorithm_can_be_given_a_name_and_again_after_a_reload():
-    try:
-        for Mine in (mine(), mine()):
-            register_algorithm("mine", Mine)
-            assert type(make_algorithm("mine", {}, ("a",), 0)) is Mine
-        with pytest.raises(ConfigError):
-            register_algorithm("mine", BestOfN)
-    finally:
-        del ALGORITHMS["mine"]
-    with pytest.raises(ConfigError):
-        register_algorithm("my:search", Mine)
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [
         ("mcts", {}),
         ("uct", {"sample": 1}),
-        ("uct", {"samples": 0}),
-        ("ab-mcts-a", {"prior": {"kind": "cauchy"}}),
         ("ab-mcts-a", {"prior": {"kind": "gaussian", "m": float("nan")}}),
         ("no_such_module:Mine", {}),
         ("mars_env.search:Nothing", {}),
-        (":Mine", {}),
-        (".search:Mine", {}),
         ("json:JSONDecoder", {}),
     ],
 )

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from made_by_make import needed
 
-from mars_env.errors import ConfigError
 from mars_env.search import Search, SearchSettings
 from mars_env.testing.search_suite import check_search
 
@@ -62,10 +61,3 @@ def test_the_global_generators_are_put_back(treequest):
     while asks := search.ask(1):
         search.tell(asks[0].id, 0.5)
     assert global_state() == before
-
-
-def test_what_it_does_not_have_is_refused(treequest):
-    with pytest.raises(ConfigError):
-        Search(SearchSettings(algorithm="treequest:ABMCTSZ"), AGENTS, seed=0)
-    with pytest.raises(ConfigError):
-        Search(SearchSettings(algorithm="treequest:ABMCTSA", options={"colour": 1}), AGENTS, seed=0)

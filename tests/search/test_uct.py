@@ -38,12 +38,3 @@ def test_pending_nodes_send_the_next_ask_elsewhere_and_a_full_tree_waits():
     assert sorted(chosen) == [0, 0, 1, 1]  # both children are filled; then all there is to expand is pending
     algorithm.drop(Ask(2 + chosen.index(1), 1, "a"))
     assert algorithm.choose(RNG) == (1, "a")
-
-
-def test_a_chain_of_a_thousand_nodes_is_no_trouble():
-    algorithm = grow([], samples=1)
-    for id in range(1500):
-        parent, agent = algorithm.choose(RNG)
-        assert parent == (id - 1 if id else None)
-        algorithm.add(Ask(id, parent, agent))
-        algorithm.score(Ask(id, parent, agent), 0.5)

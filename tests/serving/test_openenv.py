@@ -9,7 +9,6 @@ import pytest
 from waiting import PATIENCE, until
 
 import mars_env
-from mars_env.errors import ConfigError
 from mars_env.serving.openenv import OpenEnvServer
 
 GAME = "arithmetic-solve-verify-correct"
@@ -78,11 +77,6 @@ async def test_a_step_outside_an_episode_is_told_to_reset(url):
         assert (await exchange(socket, **step))["data"]["done"]
         for answer in (before, await exchange(socket, **step)):
             assert answer["type"] == "error" and "reset" in answer["data"]["message"]
-
-
-def test_a_learner_that_the_game_lacks_is_rejected_before_anything_is_served():
-    with pytest.raises(ConfigError):
-        OpenEnvServer(make, "nobody_0", PARTNERS)
 
 
 @pytest.fixture

@@ -1,16 +1,14 @@
 """The recorder before a stand-in for vLLM's server; tests/engines/test_vllm_recorder.py has a real one."""
 
 import asyncio
-import json
 import re
 import sys
 
 import aiohttp
 import pytest
-from command_line import run_cli
 from exact_engine import Engine
 
-from mars_env.errors import ConfigError, StoreError
+from mars_env.errors import StoreError
 from mars_env.grading import grader_for
 from mars_env.rollout import groups_of, read_run
 from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
@@ -211,14 +209,6 @@ async def test_what_is_no_request_is_refused_before_the_engine_sees_it(tmp_path)
     assert engine.requests == []
 
 
-async def test_a_compressed_request_is_passed_on_as_it_is_read(tmp_path):
-    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder:
-        body, url = {"model": "m", "messages": [user("q")]}, f"{recorder.url}/chat/completions"
-        async with aiohttp.ClientSession() as session, session.post(url, json=body, compress=True) as answer:
-            assert answer.status == 200
-    assert "Content-Encoding" not in engine.requests[0][1] and len(by_answer(tmp_path)) == 1
-
-
 async def test_a_program_that_goes_away_leaves_no_turn(tmp_path):
     async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
         engine.gate = asyncio.Event()
@@ -234,16 +224,6 @@ async def test_a_program_that_goes_away_leaves_no_turn(tmp_path):
         engine.gate.set()
     assert recorder.counts == {"abandoned": 1}
     assert by_answer(tmp_path) == {}
-
-
-@pytest.mark.parametrize(("limit", "reason"), [({}, "context"), ({"max_tokens": 5}, "length")])
-async def test_a_program_without_a_limit_is_cut_off_by_the_context(tmp_path, limit, reason):
-    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
-        engine.reply, engine.reason = {"content": "so it"}, "length"
-        await say(who, user("q"), **limit, extra_body={"top_k": -1})
-    [turn] = by_answer(tmp_path).values()
-    assert turn.action.completions[0].finish_reason == reason
-    assert turn.trainable
 
 
 OTHER = "the program asks for another distribution"
@@ -270,16 +250,6 @@ async def test_why_a_turn_cannot_be_trained_on_is_told_at_the_first(tmp_path, la
     assert not any(turn.trainable for turn in by_answer(tmp_path).values())
 
 
-async def test_processed_log_probabilities_are_of_any_temperature(tmp_path):
-    async with (
-        Engine() as engine,
-        Recorder(engine.url, tmp_path, logprobs="processed") as recorder,
-        client(recorder) as who,
-    ):
-        await say(who, user("q"), temperature=0.5)
-    assert [turn.trainable for turn in by_answer(tmp_path).values()] == [True]
-
-
 async def test_rewards_by_id_by_function_and_by_a_grader(tmp_path):
     problems = [Problem("sums/0", "2 + 2?", "4"), Problem("sums/1", "3 + 3?", "6")]
     async with Engine() as engine, Recorder(engine.url, tmp_path, problems=problems) as recorder:
@@ -301,19 +271,6 @@ async def test_rewards_by_id_by_function_and_by_a_grader(tmp_path):
         attach_rewards(tmp_path, {"nothing": 1.0})
     with pytest.raises(StoreError):
         attach_rewards(tmp_path, {ids[0]: float("nan")})
-
-
-async def test_rewards_of_a_file_are_attached_once(tmp_path):
-    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder, client(recorder) as who:
-        for _ in range(2):
-            await say(who, user("q"), seed=1)
-    rewards = [{"id": name, "reward": i} for i, name in enumerate(sorted(by_answer(tmp_path)))]
-    file = tmp_path / "rewards.jsonl"
-    file.write_text("\n".join(map(json.dumps, rewards)))
-    run_cli("reward", tmp_path, "--rewards", file)
-    file.write_text("\n".join(map(json.dumps, [rewards[0], {**rewards[0], "reward": 9}])))
-    run_cli("reward", tmp_path, "--rewards", file, code=2)
-    assert sorted(turn.reward for turn in by_answer(tmp_path).values()) == [0.0, 1.0]
 
 
 async def test_a_killed_recorder_loses_nothing_that_a_program_has_seen(tmp_path):
@@ -353,14 +310,6 @@ async def test_a_killed_recorder_loses_nothing_that_a_program_has_seen(tmp_path)
             for name in seen:
                 [completion] = kept[name].action.completions
                 assert (list(completion.token_ids), list(completion.logprobs)) == engine.told[name, 0]
-
-
-def test_a_run_of_another_engine_is_not_continued(tmp_path):
-    Recorder("http://a/v1", tmp_path)._recording.close()
-    with pytest.raises(StoreError):
-        Recorder("http://b/v1", tmp_path)
-    with pytest.raises(ConfigError):
-        Recorder("http://user:word@a/v1", tmp_path / "b")
 
 
 async def test_keys_are_asked_for_and_not_passed_on(tmp_path):

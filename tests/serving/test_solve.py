@@ -6,15 +6,11 @@ import pytest
 from command_line import run_cli, said
 
 import mars_env
-from mars_env.agents import Verifier, make_agents
-from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError, ModelError, StoreError
 from mars_env.rollout import read_run
-from mars_env.serving import Answerer, TeamServer, make_question
-from mars_env.sync import run_sync
+from mars_env.serving import make_question
 
 TEAM = r"solver=scripted:It is \boxed{4}.,verifier=scripted:Correctness: Correct,corrector=scripted:4"
-ONE = TEAM.split(",")[0][7:]
 
 
 def test_a_question_is_played_and_nothing_is_graded(tmp_path):
@@ -30,22 +26,6 @@ def test_a_question_is_played_and_nothing_is_graded(tmp_path):
         mars_env.solve("What is 3 + 3?", agents=TEAM, out=tmp_path)
 
 
-def test_another_prompt_is_another_run(tmp_path):
-    def team(**options):
-        made = make_agents(TEAM, ["solver_0", "verifier_0", "corrector_0"])
-        return {**made, "verifier_0": Verifier(made["verifier_0"].model, **options)}
-
-    mars_env.solve("What is 2 + 2?", agents=team(), out=tmp_path / "asked")
-    run_sync(TeamServer(Answerer("solve-verify-correct", team()), out=tmp_path / "served").close())
-    other = team(system="Be strict.")
-    for again in (
-        lambda: mars_env.solve("What is 2 + 2?", agents=other, out=tmp_path / "asked"),
-        lambda: TeamServer(Answerer("solve-verify-correct", other), out=tmp_path / "served"),
-    ):
-        with pytest.raises(StoreError):
-            again()
-
-
 def test_the_confidence_is_the_record_of_the_answer_alone():
     """The first solution is judged wrong; its correction passes once more than it fails."""
     verdicts = iter(["Wrong", "Correct", "Wrong", "Wrong"])
@@ -57,22 +37,6 @@ def test_the_confidence_is_the_record_of_the_answer_alone():
     solution = mars_env.solve("2 + 2?", agents=team, rounds=2, accept_after=3)
     assert (solution.answer, solution.confidence) == ("4", 0.5)
     assert solution.grounds == "1 of 2 verdicts accept it"
-
-
-@pytest.mark.parametrize(
-    ("statement", "texts", "answer", "confidence", "grounds"),
-    [
-        ("2 + 2?", [r"\boxed{4}", r"\boxed{5}", r"\boxed{4}"], "4", 2 / 3, "2 of 3 nodes give this answer"),
-        ("2 + 2?", ["I do not know, sorry."] * 3, None, 0.0, "no answer can be read in it"),
-    ],
-)
-def test_a_search_is_as_sure_as_its_votes(statement, texts, answer, confidence, grounds):
-    said = iter(texts)
-    solution = mars_env.solve(
-        statement, agents=lambda seen: next(said), env_id="tree-search", nodes=len(texts), final="vote"
-    )
-    assert (solution.answer, solution.grounds) == (answer, grounds)
-    assert solution.confidence == pytest.approx(confidence)
 
 
 def test_public_tests_are_shown_and_never_a_grade():
@@ -94,31 +58,12 @@ def test_public_tests_are_shown_and_never_a_grade():
             make_question("Echo.", tests=unreadable)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"agents": ONE, "env_id": "tree-search", "oracle": True},
-        {"question": "  ", "agents": TEAM},
-        {"agents": TEAM, "env_id": "solve-verify-corect"},
-    ],
-)
-def test_what_cannot_be_asked_is_refused(options):
-    with pytest.raises(ConfigError):
-        mars_env.solve(options.pop("question", "2 + 2?"), **options)
-
-
 def test_a_team_that_fails_gives_no_answer():
     def lost(seen):
         raise RuntimeError("the model is lost")
 
     with pytest.raises(ModelError):
         mars_env.solve("2 + 2?", agents=lost)
-
-
-def test_the_limit_of_a_turn_is_the_specs_unless_another_is_given():
-    spec = EnvSpec("", "solve", turn_timeout=3.0)
-    assert Answerer(spec, ONE).game.turn_timeout == 3.0
-    assert Answerer(spec, ONE, turn_timeout=5.0).game.turn_timeout == 5.0
 
 
 def test_the_command_answers_and_tells_of_its_turns():
@@ -137,8 +82,3 @@ def test_a_person_plays_a_role():
     assert "solver_0 (turn 0): WRONG reward 0" in shown and "verifier_0 (turn 0.0): reward 1" in shown
     played(*partners, input="", code=1)
     played("--role", "solver", input="", code=2)  # the other roles have no players
-
-
-def test_servers_are_asked_before_a_question_is_played():
-    with pytest.raises(ModelError):
-        mars_env.solve("What is 2 + 2?", agents="http://127.0.0.1:9/v1#x?attempts=1")

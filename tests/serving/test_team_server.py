@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -16,13 +15,12 @@ import pytest
 from command_line import command
 
 from mars_env.agents import Solver
-from mars_env.errors import ModelError
 from mars_env.evaluation.trees import prompt_tokens, sampled_tokens
 from mars_env.models import HTTPModel, ScriptedModel
 from mars_env.rollout import read_run
 from mars_env.serving import Answerer, TeamServer
 from mars_env.serving import server as server_module
-from mars_env.types import Completion, Sampling
+from mars_env.types import Sampling
 
 openai = pytest.importorskip("openai", reason="the official client is not installed: pip install openai")
 
@@ -115,27 +113,6 @@ async def test_a_repeated_request_is_answered_from_the_store_and_reads_no_other_
     assert len(calls) == 2 * 5
 
 
-@pytest.mark.parametrize(
-    ("messages", "options"),
-    [
-        ([QUESTION], {"model": "gpt-5"}),
-        ([QUESTION], {"tools": [{"type": "function"}]}),
-        ([QUESTION], {"logprobs": True}),
-        ([QUESTION], {"n": 65}),
-        ([QUESTION], {"extra": {"seed": "7"}}),
-        ([QUESTION], {"extra": {"mars_env": {"test": []}}}),
-        ([{"role": "user", "content": " "}], {}),
-        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], {}),
-        ([QUESTION, {"role": "assistant", "content": "4"}], {}),
-        ([{"role": "tool", "content": "4"}], {}),
-    ],
-)
-async def test_what_a_team_cannot_do_is_refused(messages, options):
-    async with serving() as server, client(server) as who:
-        with pytest.raises(openai.NotFoundError if "model" in options else openai.BadRequestError):
-            await ask(who, *messages, **options)
-
-
 async def test_a_conversation_with_calls_of_tools_is_one_question():
     seen = []
 
@@ -154,16 +131,6 @@ async def test_a_conversation_with_calls_of_tools_is_one_question():
     texts = ("Be brief.", "User: What is 2 + 2?", '{"name": "add", "arguments": {"a": 2}}', "Tool: 4")
     places = [seen[0].index(text) for text in (*texts, "User: And 4 + 5?")]
     assert places == sorted(places)
-
-
-async def test_keys_are_asked_for():
-    async with serving(keys=["first", "second"]) as server:
-        async with client(server, "second") as who:
-            assert (await ask(who)).choices
-        async with client(server, "third") as who:
-            with pytest.raises(openai.AuthenticationError):
-                await ask(who)
-        assert server.counters.snapshot().episodes == 1
 
 
 async def test_too_many_questions_are_sent_away():
@@ -212,39 +179,6 @@ async def test_a_fault_is_no_answer_and_the_next_request_continues(tmp_path):
     assert (len(tree.turns), tree.final) == (5, "0")
 
 
-async def test_a_search_without_an_answer_says_so_again(tmp_path):
-    """All nodes were cut off by a filter: the finished tree is neither played again nor waited for."""
-    calls = []
-
-    class Filtered:
-        async def complete(self, prompt, n, sampling):
-            calls.append(prompt)
-            return [Completion("x", "content_filter", temperature=sampling.temperature)] * n
-
-    options = {"agents": Filtered(), "env_id": "tree-search", "rules": {"nodes": 2}, "out": tmp_path}
-    for _ in range(2):
-        async with serving(**options) as server, client(server) as who, asyncio.timeout(300):
-            for _ in range(2):
-                with pytest.raises(openai.InternalServerError):
-                    await ask(who, model="tree-search", seed=3)
-    assert len(calls) == 2
-    with pytest.raises(ModelError):
-        Answerer("tree-search", Filtered()).solution(read_run(tmp_path).trees[0])
-
-
-async def test_a_search_with_public_tests_answers_programs():
-    def coder(observation):
-        return "```python\nprint(input()[::-1])\n```"
-
-    tests = [{"input": "ab", "output": "ba"}]
-    async with serving(coder, "tree-search", "code", {"nodes": 3}) as server, client(server) as who:
-        answer = await ask(who, model="tree-search", extra={"mars_env": {"tests": tests}})
-        with pytest.raises(openai.BadRequestError):
-            await ask(who, model="tree-search")
-    assert answer.model_extra["mars_env"][0]["confidence"] == 1.0
-    assert "[::-1]" in answer.choices[0].message.content
-
-
 def started(*arguments):
     """A server of the command line, and its address."""
     process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, text=True)
@@ -279,22 +213,6 @@ async def test_who_asks_a_server_that_stops_gets_an_error(monkeypatch, stream):
         for status, text in await asyncio.gather(*asking):
             assert status == (200 if stream else 503)
             assert json.loads(text)["error"]["type"] == "server_error"
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_leaves_is_no_error_of_the_server(caplog, stream):
-    body = {"model": "arithmetic-solve", "messages": [QUESTION], "stream": stream}
-    async with serving(Stuck(), "arithmetic-solve") as server:
-        async with aiohttp.ClientSession() as session:
-            asking = asyncio.create_task(session.post(f"{server.url}/chat/completions", json=body))
-            while server._expected < 1:
-                await asyncio.sleep(0.01)
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-        async with asyncio.timeout(300):
-            while server._expected:
-                await asyncio.sleep(0.01)
-    assert not [record for record in caplog.records if record.levelno >= logging.ERROR or record.exc_info]
 
 
 async def test_an_answer_that_an_agents_own_limit_cut_off_is_cut_by_no_context():

@@ -5,29 +5,17 @@ import random
 
 import pytest
 from sandboxes import need_a_sandbox
-from turns import turn
 
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.types import Completion, Grade, Problem, Tree, Verdict
+from mars_env.types import Grade, Verdict
 from studies.common.nibbles import nibbles_problems
 from studies.mars2 import protocol
-from studies.mars2.experiment import (
-    right_diversity,
-)
 from studies.mars2.grader import NibbleGrader
 from studies.mars2.protocol import Pair
 
 
 def pairs():
     return nibbles_problems(level=(1, 3), seed=5, split="test")
-
-
-def test_an_edit_replaces_the_registers_that_it_writes():
-    old = Pair(("inc", "cap"), ("xor5",))
-    assert protocol.edited(old, "") == old
-    assert protocol.edited(old, "v = v | 2\nv = v & 13\n") == Pair(("inc", "cap"), ("or2", "and13"))
-    assert protocol.edited(old, "u = u // 2\nv = v | 2\n") == Pair(("half",), ("or2",))
-    assert protocol.edited(old, "import os\nu = u // 2\n") == Pair(("half",), ("xor5",))
 
 
 @pytest.mark.parametrize(
@@ -78,37 +66,3 @@ def test_it_grades_as_the_sandbox_does(options):
 
 
 RIGHT, WRONG = Grade.correct(), Grade.wrong("no")
-
-
-def searched(*nodes):
-    """A search by best-of-n: text, agent, grade and score of each program."""
-    turns = []
-    for i, (text, agent, grade, score) in enumerate(nodes):
-        found = {"grade": grade, "search_score": score, "info": {"call": i}}
-        turns.append(turn(str(i), None, Completion(text), agent=agent, tree="p#0", **found))
-    return Tree("p#0", Problem("p", "?", None, "code"), tuple(turns))
-
-
-def fresh_programs(*programs):
-    """Of programs of which is known whether they are right."""
-    return searched(*((text, agent, RIGHT if right else WRONG, 0.0) for text, agent, right in programs))
-
-
-def test_diversity_of_right_programs_counts_no_wrong_ones():
-    a, b = "coder_0", "coder_1"
-    varied = fresh_programs(("w1", a, False), ("w2", b, False), ("r", a, True), ("w3", b, False))
-    assert right_diversity([varied], 4) == {"solved": 1.0, "right_pairs": 0.0, "distinct_share": 1.0}
-    several = fresh_programs(("r", a, True), ("r", b, True), ("s", b, True), ("w", a, False))
-    assert right_diversity([several], 4) == {
-        "solved": 1.0,
-        "right_pairs": 1.0,
-        "distinct_share": pytest.approx(2 / 3),
-        "different_right": 0.5,  # of coder_0's with coder_1's: r, r and r, s
-    }
-    alone = fresh_programs(("r", a, True), ("r", a, True), ("s", a, True), ("w", a, False))
-    assert right_diversity([alone], 4)["different_right"] == pytest.approx(2 / 3)
-    hopeless = fresh_programs(("w1", a, False), ("w2", b, False))
-    assert right_diversity([hopeless], 4) == {"solved": 0.0, "right_pairs": 0.0}
-    both = right_diversity([several, hopeless], 4)
-    assert both["solved"] == both["right_pairs"] == 0.5 and both["different_right"] == 0.5
-    assert right_diversity([several], 2)["different_right"] == 0.0  # of the first two programs alone

@@ -5,29 +5,12 @@ import asyncio
 import pytest
 from sandboxes import need_a_sandbox
 
-from mars_env.errors import ConfigError
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.sandbox import Limits
 from studies.common.nibbles import (
-    NIBBLE_OPERATIONS,
     PUBLIC,
-    nibble_line,
-    nibble_pair_program,
-    nibble_table,
     nibbles_problems,
 )
-
-
-def test_a_program_computes_its_tables():
-    for name in NIBBLE_OPERATIONS:
-        namespace: dict = {}
-        exec(nibble_pair_program([name], [name, "inc"]), namespace)  # noqa: S102  (our own text)
-        assert tuple(namespace["f"](x, 0) for x in range(16)) == nibble_table([name])
-        assert tuple(namespace["f"](x, 1) for x in range(16)) == nibble_table([name, "inc"])
-        assert set(nibble_table([name])) <= set(range(16))
-    assert nibble_line("v", "floor") == "v = max(v, 4)"  # the x of max stays
-    with pytest.raises(ConfigError):
-        nibble_pair_program(["jump"], [])
 
 
 @pytest.mark.parametrize(("shown", "inputs"), [(6, PUBLIC), (3, (3, 9, 15)), (1, (15,))])
@@ -52,15 +35,3 @@ def test_a_table_of_what_is_shown_passes_only_the_public_tests():
     assert verdicts == ["CORRECT", "WRONG"]
     assert asyncio.run(grader.search_score(problem, texts[1])) == 1.0
     asyncio.run(grader.aclose())
-
-
-@pytest.mark.parametrize("shown", [1, 6])
-def test_splits_share_no_shown_outputs(shown):
-    train, test = nibbles_problems(shown=shown), nibbles_problems(shown=shown, split="test")
-    assert not {problem.statement for problem in train[:40]} & {problem.statement for problem in test[:40]}
-
-
-@pytest.mark.parametrize("shown", [0, 4, 7, -1])
-def test_another_number_of_outputs_is_an_error(shown):
-    with pytest.raises(ConfigError):
-        nibbles_problems(shown=shown)

@@ -6,10 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars_env.types import Problem
 from studies.common.subset_sum import GRADER, parse_numbers, subset_sum_problems, subset_sum_statement
-
-PROBLEM = Problem("p", "Which ones?", "12, 15", metadata={"numbers": [2, 5, 7, 9, 10, 12, 15], "target": 27})
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -38,14 +35,6 @@ def test_every_right_answer_and_no_other_is_correct():
             assert GRADER.grade_sync(problem, text).verdict == expected, (problem.statement, text)
         several += right > 1
     assert several > 20
-
-
-RIGHT = ["12, 15", "15,12", "2, 10, 15", "5 + 7 + 15", "5 + 7 + 15 = 27", r"\{2, 10, 15\}", "$12$ and $15$"]
-
-
-@pytest.mark.parametrize("answer", [*RIGHT, r"\left\{2,\, 10,\ 15\right\}", r"2, 10, \text{and } 15"])
-def test_a_list_may_be_written_in_many_ways(answer):
-    assert GRADER.grade_sync(PROBLEM, rf"\boxed{{{answer}}}").verdict == "CORRECT"
 
 
 @given(st.text(alphabet="0123456789,;+= and{}\\()$.~\n²³١", max_size=60))

@@ -10,11 +10,10 @@ pytest.importorskip("torch")
 
 from mars_env.miniature.model import build_tokenizer
 from mars_env.miniature.protocol import SPECIAL
-from mars_env.types import Completion, Grade
+from mars_env.types import Completion
 from studies.common.subset_sum import GRADER, subset_sum_problems
 from studies.sums import protocol
 from studies.sums.protocol import honest_report
-from studies.sums.study import Attempt, baselines
 from studies.sums.warm_start import subsets_with_sum
 
 PROBLEM = subset_sum_problems(seed=3)[0]
@@ -54,26 +53,3 @@ def test_the_verifier_is_paid_for_what_it_states():
     assert rewarded(wrong, protocol.report(NUMBERS, TARGET - 1, wrong)) == 0.0  # the verdict alone is right
     assert rewarded(wrong, protocol.report(NUMBERS, TARGET, right)) == 0.0
     assert rewarded(wrong, "") == 0.0
-
-
-def test_an_unknown_grade_is_not_rewarded():
-    judged = turn("0", None, grade=Grade.unknown("lost"))
-    assert honest_report(turn("0.0", None), (judged,), PROBLEM) is None
-
-
-def test_baselines_take_the_fewest_attempts_that_cost_what_the_system_cost():
-    def attempt(answer, right=False, accepted=False):
-        return Attempt((answer,), right, accepted, tokens=2, report_tokens=3)
-
-    attempts = [
-        [attempt(1), attempt(2, True, True), attempt(1), attempt(1)],
-        [attempt(3, True), attempt(4), attempt(4), attempt(4)],
-    ]
-    found = baselines(attempts, budget=6.0)
-    assert (found["baseline_majority_attempts"], found["baseline_majority_tokens"]) == (3, 6.0)
-    assert found["baseline_majority"] == 0.0
-    assert (found["baseline_weighted_attempts"], found["baseline_weighted_tokens"]) == (2, 10.0)
-    assert found["baseline_weighted"] == 1.0  # the accepted answer, and the earlier one in a tie
-    assert (found["baseline_fresh_attempts"], found["baseline_fresh_tokens"]) == (2, 10.0)
-    assert found["baseline_fresh"] == 1.0  # accepted; and nothing accepted keeps the first
-    assert baselines(attempts, budget=1e9)["baseline_fresh_attempts"] == 4

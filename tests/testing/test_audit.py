@@ -9,8 +9,6 @@ from mars_env.agents import Solver
 from mars_env.envs import ask
 from mars_env.envs.rewards import agreement, judged_turn, outcome, team_outcome
 from mars_env.grading import grader_for
-from mars_env.grading.rubrics import Rubric, RubricGrader
-from mars_env.models import ScriptedModel
 from mars_env.problems import ProblemSet
 from mars_env.problems.code import code_problem_from_row
 from mars_env.testing import audit
@@ -150,13 +148,6 @@ def test_the_built_in_environments_pass(env_id):
     assert report.rows and not report.findings and not report.not_audited
 
 
-def test_a_team_reward_that_pays_everybody():
-    policies = {
-        policy for _, policy in found(team(team_reward=lambda tree: {turn.id: 1.0 for turn in tree.turns}))
-    }
-    assert policies == {*texts_by_policy(SUMS[0]), COPY} - {KNOWS}
-
-
 def test_what_chance_pays_is_known_exactly():
     """Verifiers read as many right as wrong solutions; one of the small integers is a reference."""
     rows = {(row.role, row.policy): row for row in team().rows}
@@ -206,49 +197,3 @@ def test_whichever_text_is_paid_is_found(data):
     text = data.draw(st.sampled_from(policies[policy]))
     report = audit("arithmetic-solve", problems=SUMS[:1], grader=Paying(lambda written, _: written == text))
     assert ("solver", policy) in found(report)
-
-
-def judged_by(model):
-    rubric = Rubric.from_rows([{"text": "It is right.", "points": 1}])
-    return RubricGrader(model, rubric)
-
-
-def test_a_model_that_judges_is_asked_only_if_agents_are_given():
-    asked = []
-
-    def judge(prompt, sample, seed):
-        asked.append(prompt)
-        return '{"explanation": "yes", "met": true}'
-
-    parts = {"problems": SUMS[:1], "grader": judged_by(ScriptedModel(judge))}
-    report = audit("arithmetic-solve", **parts)
-    assert report.not_audited and not report.rows and not asked
-    report = audit("arithmetic-solve", **parts, agents="scripted:nothing")
-    assert asked and ("solver", "random text") in found(report)
-
-
-def test_a_role_with_texts_of_its_own_form():
-    class Plain:
-        async def grade(self, problem, text):
-            right = text == f"answer: {problem.reference}"
-            return Grade.correct() if right else Grade.wrong("another text")
-
-    assert found(audit("arithmetic-solve", problems=SUMS, grader=Plain())) == {("solver", KNOWS)}
-
-    def knows(observation, problem):
-        return f"answer: {problem.reference}"
-
-    assert not audit("arithmetic-solve", problems=SUMS, grader=Plain(), knows=knows).findings
-
-
-def test_roles_that_never_act_are_not_audited_unless_agents_play_the_others():
-    report = audit("reports-spell", limit=2)
-    assert not report.findings
-    roles = {reason.partition(",")[0] for reason in report.not_audited}
-    assert roles == {"questioner", "responder", "verifier"}
-    report = audit("reports-spell", limit=1, agents={
-        "questioner": lambda observation: '{"question": "How many people work there?", "answer": 17}',
-        "responder": lambda observation: "17",
-        "verifier": lambda observation: "YES",
-    })  # fmt: skip
-    assert ("responder", "random text") in found(report)

@@ -80,24 +80,3 @@ def not_plain(problem):
 def test_the_contract_finds_what_is_broken(function):
     with pytest.raises(AssertionError):
         check_game(game_of(function), PROBLEM)
-
-
-def test_a_side_effect_is_named_with_the_line():
-    def counted(problem):
-        played.append(0)
-        first = yield ask("solver", problem="")
-        return (yield ask("solver", problem=str(len(played)))) or first
-
-    played = []
-    with pytest.raises(AssertionError, match=r"test_game_suite.py, line \d+"):
-        check_game(game_of(counted), PROBLEM)
-
-
-def test_a_game_that_never_has_an_answer_is_told(caplog):
-    def forgotten(problem):
-        yield ask("solver", problem=problem.statement)
-
-    for game in (game_of(forgotten), solve()):
-        check_game(game, PROBLEM)
-    [record] = caplog.records
-    assert "forgotten (test_game_suite.py" in record.message

@@ -1,4 +1,3 @@
-import random
 from dataclasses import replace
 
 import pytest
@@ -45,12 +44,6 @@ def test_hand_computed_values_of_unequal_groups():
     assert leave_one_out(groups)[("tree a", "1")] == pytest.approx(-1 / 3)
 
 
-def test_unknown_turns_leave_their_group_and_do_not_move_its_mean():
-    with_unknown = group_normalised([group("a", [1.0, None, 0.0, None])])
-    assert with_unknown.keys() == {("tree a", "0"), ("tree a", "2")}
-    assert with_unknown[("tree a", "0")] == group_normalised([group("a", [1.0, 0.0])])[("tree a", "0")]
-
-
 def test_what_is_dropped_is_counted():
     groups = [
         group("mixed", [1.0, 0.0, None]),
@@ -79,15 +72,6 @@ def test_advantages_have_mean_zero_and_unit_deviation_in_each_group(table):
         if own:
             assert sum(own) == pytest.approx(0, abs=1e-9)
             assert sum(a * a for a in own) / (len(own) - 1) == pytest.approx(1, rel=1e-4)
-
-
-@given(rewards_of_groups, st.integers(0, 100))
-def test_positions_mean_nothing(table, seed):
-    groups = [group(str(i), rewards) for i, rewards in enumerate(table)]
-    shuffled = [replace(g, turns=g.turns[::-1]) for g in groups]
-    random.Random(seed).shuffle(shuffled)
-    for estimator in (group_normalised, mean_centred, leave_one_out):
-        assert estimator(shuffled) == pytest.approx(estimator(groups))
 
 
 def test_repeated_groups_and_turns_and_rewards_that_are_no_numbers_are_refused():

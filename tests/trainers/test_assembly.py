@@ -88,18 +88,9 @@ def test_policies(team, policies):
         ["a", "b"],
         {"solver": "a"},
         {"solver": "a", "verifier": "b", "corrector": "c", "judge": "d"},
-        {"solver": "a", "solver,verifier,corrector": "b"},
         {"solver": "a", "solver_0": "b", "verifier,corrector": "c"},
     ],
 )
 def test_misfits(model):
     with pytest.raises(ConfigError):
         checkpoints_of(TeamSettings(model=model), NAMES)
-
-
-@pytest.mark.parametrize("environment", [{"settings": {"rouds": 1}}, {"id": "reports-spell"}])
-def test_environments_that_do_not_fit(environment):
-    with pytest.raises(ConfigError):
-        training_game(CHAIN.with_(environment=environment))
-    with pytest.raises(ConfigError):
-        training_game(MARSRL)

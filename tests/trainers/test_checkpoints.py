@@ -1,7 +1,5 @@
 import asyncio
-import importlib
 import json
-import sys
 import tempfile
 from pathlib import Path
 
@@ -135,22 +133,6 @@ def test_other_runs_policies_and_formats_are_refused(toy, tmp_path):
         resumed()
 
 
-def test_two_policies_and_untouched_optimisers_are_restored(toy, tmp_path):
-    def fresh():
-        policies = {"mars": Policy(toy.tiny_model()), "helper": Policy(toy.tiny_model(seed=1))}
-        return LocalTrainer(policies, TrainConfig(learning_rate=1e-2))
-
-    pair = fresh()
-    # The helper has no turns, so its optimiser has no state.
-    assert pair.step(toy.toy_groups(pair.policies["mars"].model, 0)).advantages.kept > 0
-    pair.save(tmp_path)
-    again = fresh()
-    assert again.resume(tmp_path)
-    assert toy.digest(again) == toy.digest(pair)
-    assert [policy.version for policy in again.policies.values()] == [1, 0]
-    assert asyncio.run(fit(again, None, 1)) == []
-
-
 @pytest.mark.parametrize("updates", [5, 7], ids=["with a checkpoint of its own", "between two"])
 def test_the_last_update_has_a_checkpoint_where_the_batches_end_early(toy, tmp_path, updates, monkeypatch):
     trainer, saved = trained(toy, 0), []
@@ -168,21 +150,3 @@ def test_the_last_update_has_a_checkpoint_where_the_batches_end_early(toy, tmp_p
     asyncio.run(fit(trainer, batches, 100, directory=tmp_path, checkpoint_every=5))
     assert saved == sorted({5, updates})  # each once
     assert newest_checkpoint(tmp_path).name == f"step-0000000{updates}"
-
-
-def test_a_user_s_credit_counts_by_its_source_text(toy, tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def resumed(source):
-        (tmp_path / "own_credit.py").write_text(f"def rule(groups):\n    return {source}\n")
-        monkeypatch.delitem(sys.modules, "own_credit", raising=False)
-        importlib.invalidate_caches()
-        tiny = trained(toy, 0, toy.CONFIG.model_copy(update={"credit": "own_credit:rule"}))
-        found = tiny.resume(tmp_path)
-        tiny.steps = 1
-        tiny.save(tmp_path)
-        return found
-
-    assert [resumed("list(groups)"), resumed("list(groups)")] == [False, True]
-    with pytest.raises(StoreError):
-        resumed("list(groups)[:-1]")

@@ -10,7 +10,7 @@ from mars_env.envs import GroupedSettings
 from mars_env.errors import ConfigError
 from mars_env.rollout import PipelineSettings
 from mars_env.trainers import Overlong, RunSettings, TrainConfig
-from mars_env.trainers.checks import check_agents, check_run, is_on_policy
+from mars_env.trainers.checks import check_run, is_on_policy
 from mars_env.types import Sampling
 
 GAME = mars_env.make("arithmetic-solve-verify-correct").game
@@ -75,12 +75,6 @@ def test_fit():
     assert checked(verifier=Player(), train=TrainConfig(train_roles=("verifier",))) == ["verifier_0"]
     assert checked(solver=Player(module=WEIGHTS)) == ["solver_0"]
     assert checked(verifier=Player("frozen", Sampling(top_p=0.5))) == ["solver_0"]
-
-
-def test_help_in_training_is_for_the_local_trainer():
-    assert check_agents({"solver_0": Player()}, TrainConfig(), backend="TRL") == ["solver_0"]
-    with pytest.raises(ConfigError):
-        check_agents({"solver_0": Helped()}, TrainConfig(), backend="TRL")
 
 
 @pytest.mark.parametrize(

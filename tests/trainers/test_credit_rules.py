@@ -152,15 +152,6 @@ def test_neither_order_nor_a_constant_matters_and_turns_of_unknown_reward_are_no
     assert advantages(shifted, **way) == pytest.approx(found, abs=1e-6)
 
 
-@pytest.mark.parametrize("rule", ["marsrl", "mars2", "dr-mas", "at-grpo"])
-@FEW
-@given(tree=trees)
-def test_a_rule_of_own_rewards_compares_nothing_with_turns_of_unknown_reward(rule, tree):
-    groups = graded_play(tree)
-    known = [replace(g, turns=tuple(t for t in g.turns if t.reward is not None)) for g in groups]
-    assert advantages(known, credit=rule) == pytest.approx(advantages(groups, credit=rule))
-
-
 @pytest.mark.parametrize("rule", sorted(CREDIT_RULES.keys() - {"mars2"}))
 @FEW
 @given(tree=trees)

@@ -57,13 +57,6 @@ def test_a_folder_is_there_or_not_wherever_its_removal_is_killed(tmp_path):
     assert call > 5 and not numbered(tmp_path, NAME)
 
 
-def test_an_error_leaves_the_old_folder(tmp_path):
-    write(tmp_path / "step-1", "0")
-    with pytest.raises(OSError), whole_folder(tmp_path / "step-1"):
-        raise OSError
-    assert texts(tmp_path / "step-1") == {"0"} and len([*tmp_path.iterdir()]) == 1
-
-
 @pytest.mark.parametrize("name", ["a", "inner/b", DIGESTS])
 def test_any_byte_that_changes_and_any_file_that_is_missing_is_named(tmp_path, name):
     write(tmp_path / "step-1", "some text")

@@ -1,11 +1,8 @@
 """`mars_env.train`: a game, a model and problems are enough."""
 
-import pytest
-
 import mars_env
 from mars_env import ask, game
 from mars_env.agents import RoleAgent
-from mars_env.errors import ConfigError
 from mars_env.models import tiny_model
 from mars_env.trainers import MARSRL
 from mars_env.types import Sampling
@@ -36,9 +33,3 @@ def test_a_game_is_trained_by_one_call(tmp_path):
         added_twice, models=tiny_model("0123456789+="), problems=sums, run=run, out=tmp_path / "run"
     )
     assert [step.step for step in history] == [1, 2, 3] and {*history[0].roles} == {"adder", "checker"}
-
-
-def test_what_it_cannot_train_is_said():
-    for env_id, more in (("reports-spell", {}), ("arithmetic-solve", {"revisions": 3})):
-        with pytest.raises(ConfigError):
-            mars_env.train(env_id, models=tiny_model("01"), **more)

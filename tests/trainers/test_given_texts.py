@@ -7,12 +7,11 @@ import torch
 from tiny_team import flat
 from toy_training import logprobs
 
-from mars_env.errors import ConfigError, StoreError
 from mars_env.trainers.config import Preferences, TrainConfig
 from mars_env.trainers.local import LocalTrainer
 from mars_env.trainers.policy import Policy
 from mars_env.trainers.samples import preference_pairs
-from mars_env.types import Action, Completion, Group
+from mars_env.types import Completion, Group
 
 CONFIG = TrainConfig(learning_rate=1e-2, max_grad_norm=1e9)
 TEXTS = [
@@ -43,14 +42,6 @@ def test_imitation_is_one_step_down_the_surprise_of_the_texts(toy, mode):
     assert figures.policies["mars"]["nll"] == pytest.approx(torch.cat(each).mean().item(), rel=1e-5)
     assert (figures.step, trainer.steps, policy.version) == (1, 1, 1)
     torch.testing.assert_close(flat(policy.model), stepped(plain, loss), rtol=1e-3, atol=1e-5)
-
-
-def test_what_cannot_be_imitated_is_refused(toy):
-    trainer = LocalTrainer({"mars": Policy(toy.tiny_model())}, CONFIG)
-    with pytest.raises(ConfigError):
-        trainer.imitate({"mars": [Completion("4")]})
-    with pytest.raises(ConfigError):
-        trainer.imitate({"other": TEXTS})
 
 
 @pytest.fixture
@@ -99,33 +90,3 @@ def test_a_preference_step_is_the_papers(toy, groups, budget):
     assert figures["preferred"] == sum(m.item() > 0 for m in margins) / 2
     assert figures["pairs"] == 2 and figures["completions"] == 4
     torch.testing.assert_close(flat(policy.model), stepped(plain, loss), rtol=1e-3, atol=1e-5)
-
-
-def test_groups_without_a_difference_train_nothing(toy, groups):
-    policy, trainer = preferring(toy)
-    before = flat(policy.model)
-    figures = trainer.step(groups[1:])
-    assert figures.policies["mars"] == {} and torch.equal(flat(policy.model), before)
-
-
-def test_preferences_refuse_what_they_cannot_compare(toy, groups):
-    with pytest.raises(ConfigError):
-        LocalTrainer({"mars": Policy(toy.tiny_model())}, CONFIG, preferences=Preferences())
-    turns = list(groups[0].turns)
-    other = replace(turns[1].action.completions[0], prompt_ids=(9, 9))
-    turns[1] = replace(turns[1], action=Action("", (other,)))
-    with pytest.raises(ConfigError):
-        preference_pairs([Group(groups[0].id, tuple(turns))], CONFIG)
-    twice = replace(turns[0], action=Action("", turns[0].action.completions * 2))
-    with pytest.raises(ConfigError):
-        preference_pairs([Group(groups[0].id, (twice, *groups[0].turns[1:]))], CONFIG)
-
-
-def test_a_checkpoint_of_preferences_is_refused_by_a_run_by_reward(toy, groups, tmp_path):
-    _, trainer = preferring(toy)
-    trainer.step(groups)
-    trainer.save(tmp_path)
-    same, again = preferring(toy)
-    assert again.resume(tmp_path) and torch.equal(flat(same.model), flat(trainer.policies["mars"].model))
-    with pytest.raises(StoreError):
-        LocalTrainer({"mars": Policy(toy.tiny_model())}, CONFIG).resume(tmp_path)

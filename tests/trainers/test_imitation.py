@@ -2,22 +2,18 @@
 
 from contextlib import aclosing
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from turns import turn
 
 from mars_env.agents import Solver, Verifier
 from mars_env.envs import Game, GroupedSettings, solve_verify_correct
-from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.models.requests import prompt_text
 from mars_env.problems import ProblemSet
-from mars_env.rollout.records import turn_from_row, turn_to_row
 from mars_env.sync import run_sync
 from mars_env.trainers.config import Credit, TrainConfig, estimator_of
 from mars_env.trainers.credit_rules import informed_rewards
-from mars_env.trainers.imitation import ImitatingVerifier, imitating
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.team import Team
@@ -93,19 +89,3 @@ def test_a_verifier_earns_its_gain_whatever_its_verdict_earned(gains, shift):
     moved = Group("reports", tuple(report(str(i), g, 1.0) for i, g in enumerate(gains)))
     credit = Credit(imitate="reference", advantage="mean_centred")
     assert estimator_of(credit)([reports]) == estimator_of(credit)([moved])
-
-
-def test_a_stored_report_keeps_its_gain():
-    turns = [report("0", -1.5), report("1", 0.0), report("2", None)]
-    assert [turn_from_row(turn_to_row(turn)) for turn in turns] == turns
-
-
-def test_what_was_not_played_for_it_is_an_error():
-    with pytest.raises(ConfigError):
-        estimator_of(Credit(imitate="reference"))([Group("reports", (report("0", None), report("1", None)))])
-    with pytest.raises(ConfigError):
-        imitating({"solver_0": Solver(Reader("4"))})
-    with pytest.raises(ConfigError):
-        ImitatingVerifier(object())
-    with pytest.raises(ConfigError):
-        RunSettings().with_(train={"imitate": "reference"}, pipeline={"staleness": 1, "groups_per_update": 4})

@@ -87,20 +87,6 @@ def test_one_update_is_exactly_the_policy_gradient_step(toy, groups):
     assert (flat(mine.policies["mars"].model) - expected).abs().max() < 1e-3 * moved
 
 
-@pytest.mark.parametrize("aggregation", ["token-mean", "sequence-mean"])
-def test_the_cut_into_micro_batches_changes_nothing(toy, groups, aggregation):
-    norms = []
-    for budget in (1, 40, 10_000):
-        config = TrainConfig(
-            learning_rate=1e-2,
-            token_budget=budget,
-            aggregation=aggregation,
-            epochs=2,
-        )
-        norms.append(trainer(toy, config).step(groups).policies["mars"]["grad_norm"])
-    assert norms == pytest.approx([norms[0]] * 3, rel=1e-4)
-
-
 def test_only_the_named_roles_are_trained(toy, groups):
     both = groups + renamed(groups, "verifier_0")
     alone, partial = trainer(toy), trainer(toy, TrainConfig(learning_rate=1e-3, train_roles=("solver",)))
@@ -374,12 +360,3 @@ def test_fit_refreshes_logs_and_closes_also_when_a_rollout_fails(toy, groups):
         ("log", 2, 12.0),
         ("close",),
     ]
-
-
-def test_tokens_and_completions_are_counted_once_whatever_the_epochs(toy):
-    def counted(epochs):
-        one = trainer(toy, TrainConfig(learning_rate=1e-3, epochs=epochs))
-        figures = one.step(toy.toy_groups(one.policies["mars"].model, 0)).policies["mars"]
-        return {name: figures[name] for name in ("tokens", "completions")}
-
-    assert counted(3) == counted(1)

@@ -4,8 +4,6 @@ from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
-import torch
-from alternating import alternating
 from sums_team import game
 from tiny_team import flat
 
@@ -64,35 +62,6 @@ class Run(Logger):
     @property
     def weights(self):
         return flat(self.trained.module)
-
-
-def continued(tree):
-    """A team reward that a Solver has only where a Verifier has read it."""
-    read = {turn.parent_id for turn in tree.turns}
-    solvers = (turn for turn in tree.turns if turn.role == "solver")
-    return {turn.id: float(turn.id == "0") if turn.id in read else None for turn in solvers}
-
-
-@pytest.mark.parametrize("branches", [1, 2])
-async def test_roles_without_two_rewards_to_compare_are_named(branches, caplog):
-    run = Run(shared=True)
-    run.game = replace(run.game, team_reward=continued)
-    settings = {**COMMON, "steps": 2, "rollouts": GroupedSettings(group=4, branches=branches)}
-    await run.train(RunSettings(**settings))
-    warned = [record for record in caplog.records if record.name == "mars_env.trainers.rollouts"]
-    assert ["'solver'" in record.getMessage() for record in warned] == [True] * (branches == 1)
-
-
-@pytest.mark.parametrize("shared", [True, False])
-async def test_a_bound_of_0_is_each_step_played_to_its_end_and_then_trained(shared):
-    plain, bound = Run(shared=True), Run(shared=shared)
-    before = plain.weights.clone()
-    await alternating(plain.game, plain.team, plain.problems, RunSettings(**COMMON))
-    history = await bound.train(RunSettings(**COMMON, pipeline=PipelineSettings(staleness=0)))
-    assert len(history) == 3
-    assert not torch.equal(before, plain.weights)
-    assert torch.equal(plain.weights, bound.weights)
-    assert all(figures["pipeline/oldest"] == 0 for figures in bound.logged)
 
 
 async def test_a_resumed_run_trains_no_group_twice(tmp_path):
@@ -180,12 +149,6 @@ async def test_a_model_that_is_gone_for_good_ends_the_run_before_an_update_count
     assert [metrics.step for metrics in history] == list(range(done + 1, 4))
 
 
-async def test_one_problem_that_cannot_be_played_costs_its_own_tree():
-    settings = RunSettings(**{**COMMON, "problems_per_step": 1})
-    history = await failing(lambda call, prompt: call == 2).train(settings)
-    assert [bool(metrics.advantages.turns) for metrics in history] == [True, False, True]
-
-
 def always(turn, path, problem):
     return 1.0
 
@@ -224,23 +187,6 @@ async def test_a_run_is_not_continued_with_another_game_or_reference(tmp_path):
     assert len(await fresh().train(longer, directory=tmp_path)) == 1
 
 
-async def test_an_agent_whose_policy_is_not_trained_plays_and_is_not_trained():
-    run, frozen = Run(shared=True), load()
-    for role in ("verifier", "corrector"):
-        run.agents[f"{role}_0"] = MiniatureAgent(role, frozen, policy="frozen", max_tokens=24)
-    before = run.weights.clone()
-    history = await run.train(RunSettings(**{**COMMON, "problems_per_step": 8}))
-    trained = {
-        role: sum(metrics.roles[role]["trained"] for metrics in history if role in metrics.roles)
-        for role in LIMITS
-    }
-    assert trained["solver"] >= sum(m.policies["miniature"].get("completions", 0) for m in history) > 0
-    assert trained["verifier"] == trained["corrector"] == 0
-    assert all(metrics.roles["verifier"]["turns"] > 0 for metrics in history)
-    assert not torch.equal(before, run.weights)
-    assert torch.equal(before, flat(frozen.module))
-
-
 def first(turn, path, problem):
     """Right is the first of each group."""
     return float(turn.id.endswith("0"))
@@ -263,26 +209,6 @@ async def test_groups_of_a_policy_that_is_not_trained_do_not_fill_an_update():
     assert min(solvers) >= 4
 
 
-class Helped(MiniatureAgent):
-    """Acts by how much of the run is done, as an agent with a scaffold does."""
-
-    async def act_in_training(self, observation, n, seed, ask):
-        return await self.act(observation, n, seed)
-
-
-async def test_with_agents_that_act_by_the_runs_progress_the_number_of_steps_is_compared(tmp_path):
-    def helped():
-        run = Run(shared=True)
-        run.agents["solver_0"] = Helped("solver", run.player, max_tokens=24)
-        return run
-
-    settings = RunSettings(**{**COMMON, "steps": 1})
-    await helped().train(settings, directory=tmp_path)
-    assert await helped().train(settings, directory=tmp_path) == []
-    with pytest.raises(StoreError):
-        await helped().train(settings.model_copy(update={"steps": 2}), directory=tmp_path)
-
-
 SMALL = 45
 """A context that leaves Solver and Verifier less room than their limits, or none at all."""
 
@@ -295,12 +221,6 @@ async def in_a_small_context(overflow):
     rollouts = GroupedSettings(group=6, branches=1)
     settings = {**COMMON, "steps": 1, "problems_per_step": 8, "rollouts": rollouts}
     return await run.train(RunSettings(**settings))
-
-
-@pytest.mark.parametrize("overflow", ["check", "refuse"])
-async def test_a_context_that_is_too_small_is_refused_before_the_run_starts(overflow):
-    with pytest.raises(ConfigError):
-        await in_a_small_context(overflow)
 
 
 async def test_what_the_context_cuts_off_is_counted_by_role_and_not_trained(monkeypatch):

@@ -14,7 +14,6 @@ from mars_env.trainers.losses import (
     logprobs_and_entropies,
     mastered,
     preference_margin,
-    sequence_logprobs,
     sequence_ratio,
     token_ratio,
     truncated_weights,
@@ -114,15 +113,6 @@ def test_k2_by_hand_also_of_a_policy_that_has_moved_far():
     assert logp.grad.tolist() == [0.5, 20.0, -20.0]
 
 
-def test_the_gradient_of_a_log_probability_is_divided_by_the_temperature():
-    logits = torch.randn(5, 7, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    tokens, temperatures = torch.arange(5), torch.linspace(0.5, 1.5, 5)
-    logprobs_and_entropies(logits, tokens, temperatures)[0].sum().backward()
-    shares = (logits.detach() / temperatures[:, None]).softmax(-1)
-    chosen = torch.nn.functional.one_hot(tokens, 7)
-    torch.testing.assert_close(logits.grad, (chosen - shares) / temperatures[:, None])
-
-
 def test_truncated_weights_cap_veto_and_padding():
     old = logs([0.9, 0.1, 1e-9], [1e-6, 0.5, 0.5], [0.2, 0.2, 0.2]).requires_grad_()
     rollout = logs([0.1, 0.2, 0.5], [0.5, 0.5, 0.5], [0.2, 0.1, 0.3])
@@ -143,41 +133,11 @@ def test_mastered_tokens_are_those_of_positive_advantage_at_the_threshold_or_abo
     assert found.tolist() == [[True, False], [False, False], [False, False]]
 
 
-def test_a_mastered_token_has_no_gradient_by_its_own_ratio_and_one_by_its_completions():
-    """Why the settings refuse DMMPT with the ratio of a completion."""
-    logp, mask, advantages = logs([0.99, 0.3]).requires_grad_(), torch.ones(1, 2).bool(), torch.ones(1, 1)
-    old = logp.detach()
-    found = {}
-    for name, ratio in (("token", token_ratio(logp, old)), ("sequence", sequence_ratio(logp, old, mask))):
-        loss = clipped_loss(ratio, advantages) * ~mastered(old, advantages, 0.9)
-        (gradient,) = torch.autograd.grad(aggregate(loss, mask, "sequence-mean"), logp)
-        found[name] = gradient[0].tolist()
-    assert found == {"token": [0.0, -0.5], "sequence": [-0.25, -0.25]}
-
-
 @pytest.mark.parametrize(("mode", "expected"), [("token-mean", 25 / 4), ("sequence-mean", (4 + 7) / 2)])
 def test_aggregation_by_hand(mode, expected):
     values = torch.tensor([[4.0, 100.0, 100.0], [6.0, 7.0, 8.0]])
     mask = torch.tensor([[True, False, False], [True, True, True]])
     assert aggregate(values, mask, mode).item() == pytest.approx(expected)
-
-
-def test_the_likelihood_of_a_text_by_hand():
-    logp, mask = logs([0.5, 0.25, 0.9], [0.1, 0.9, 0.9]), torch.tensor([[True, True, False], [True] * 3])
-    loss = aggregate(-logp, mask, "token-mean")
-    assert loss.item() == pytest.approx(-math.log(0.5 * 0.25 * 0.1 * 0.9 * 0.9) / 5)
-    assert sequence_logprobs(logp, mask).exp().tolist() == pytest.approx([0.125, 0.081])
-
-
-def test_dpo_by_hand():
-    # the policy has moved 2 nats towards the chosen and 1 nat away from the rejected one
-    margin = preference_margin(*(torch.tensor([x]) for x in (-3.0, -8.0, -5.0, -7.0)))
-    assert margin.tolist() == [3.0]
-    assert dpo_loss(margin, 0.5).item() == pytest.approx(math.log(1 + math.exp(-1.5)))
-    assert dpo_loss(-margin, 0.5).item() == pytest.approx(math.log(1 + math.exp(1.5)))
-    assert (
-        dpo_loss(torch.tensor([1e4]), 1.0).item() == 0 and dpo_loss(torch.tensor([-1e4]), 1.0).item() == 1e4
-    )
 
 
 def test_the_gradient_of_dpo_is_the_papers():

@@ -14,7 +14,7 @@ from mars_env.models import tiny_model
 from mars_env.trainers import LocalTrainer, Policy, TrainConfig
 from mars_env.trainers.architecture import architecture
 from mars_env.trainers.lora import add_adapters
-from mars_env.trainers.memory import GIB, Shape, estimate
+from mars_env.trainers.memory import Shape, estimate
 from mars_env.types import Completion, Group
 
 CONFIG = tiny_model(width=128, context=256).module.config
@@ -68,11 +68,10 @@ SHORT, LONG = Shape(32, 32, 4), Shape(32, 96, 16)
 @pytest.mark.parametrize(
     ("settings", "rank", "shape"),
     [
-        ({}, None, SHORT),
         ({}, None, LONG),
         ({"gradient_checkpointing": True, "most_logits": 20 * WORDS}, None, LONG),
         ({"autocast": True}, None, LONG),
-        ({"gradient_checkpointing": True}, 4, LONG),
+        ({"gradient_checkpointing": True}, 4, SHORT),
     ],
 )
 def test_the_estimate_is_what_a_step_takes(settings, rank, shape):
@@ -102,9 +101,3 @@ def test_weights_moments_and_copies_are_counted():
     assert offloaded.host == 16 * parameters
     assert offloaded.peak < full.peak
     assert full.rollout["keys and values"] == 2 * 2 * 4 * 32 * 4 * 64 * 4
-
-
-def test_the_report_says_how_much_is_missing():
-    memory = estimate(MODEL, TrainConfig(), SHORT)
-    assert "DOES NOT FIT" in memory.describe(memory.peak - 1)[-1]
-    assert "DOES NOT FIT" not in memory.describe(GIB)[-1]

@@ -51,12 +51,9 @@ def test_mars2_has_the_papers_numbers():
         {"pipeline": {"groups_per_update": 4}, "rollouts": None},
         {"pipeline": {"groups_per_update": 4}, "train": {"tree_credit": {}}},
         {"pipeline": {"groups_per_update": 4, "refill": 2}},
-        {"sampling": {"max_token": 1}},
         {"train": {"betas": (0.9, 1.0)}},
         {"train": {"aggregation": "sequence-sum"}},
         {"train": {"dmmpt_threshold": 0.99, "ratio": "sequence"}},
-        {"train": {"lr": 1e-3}},
-        {"train": {"epochs": 0}},
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(settings):
@@ -99,15 +96,3 @@ def test_of_a_run_only_memory_speed_and_length_may_change():
         "samplers": None,
         "pipeline": {"concurrency": None},
     }
-
-
-@pytest.mark.parametrize(
-    ("changes", "meant"),
-    [
-        ({"train_roles": ("solver",)}, "train.train_roles"),
-        ({"train": {"learning_rat": 1}}, "train.learning_rate"),
-    ],
-)
-def test_a_setting_of_a_table_is_suggested_with_its_table(changes, meant):
-    with pytest.raises(ConfigError, match=repr(meant)):
-        MARSRL.with_(**changes)

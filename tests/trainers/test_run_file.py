@@ -142,9 +142,3 @@ def test_forms_of_flags():
     for words in (["stray"], ["--a", "{ b"]):
         with pytest.raises(ConfigError):
             parse_flags(words)
-
-
-def test_a_recipe_with_a_file_s_tables_stays_a_value():
-    run = MARSRL.with_(environment={"id": "aime-solve"}, team={"model": "a", "tools": "python"}, steps=3)
-    assert (run.environment.id, run.team.tools, run.steps) == ("aime-solve", "python", 3)
-    assert RunSettings.model_validate(run.model_dump()) == run

@@ -13,7 +13,7 @@ from mars_env.rollout import Store, groups_of
 from mars_env.trainers import TrainConfig, local
 from mars_env.trainers.sample_files import sample_from_row, write_samples
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Completion, Problem, Tree
+from mars_env.types import Action, Problem, Tree
 
 GROUP = 6
 
@@ -77,12 +77,3 @@ def test_the_command_line_writes_them(trees, tmp_path):
     paths = [str(tmp_path / "run"), str(tmp_path / "s.jsonl")]
     CliRunner().invoke(app, ["export", *paths, "--format", "samples", "--advantage", "mean_centred"])
     assert read(tmp_path / "s.jsonl") == turn_samples(groups_of(trees), TrainConfig(advantage="mean_centred"))
-
-
-def test_what_cannot_be_scored_leaves_its_group(trees):
-    first = trees[1].turns[0]
-    bare = replace(first, action=replace(first.action, completions=(Completion("text only"),)))
-    changed = [trees[0], replace(trees[1], turns=(bare, *trees[1].turns[1:]))]
-    unknown = [trees[0], replace(trees[1], turns=(replace(first, reward=None), *trees[1].turns[1:]))]
-    kept = turn_samples(groups_of(changed), TrainConfig())
-    assert kept == turn_samples(groups_of(unknown), TrainConfig()) and kept

@@ -1,9 +1,8 @@
-"""The models that sample in a training: a probe that finds wrong weights, and engines made for a team."""
+"""The models that sample in a training: a probe that finds wrong weights."""
 
 import asyncio
 import copy
 import re
-from contextlib import nullcontext
 from typing import ClassVar
 
 import pytest
@@ -11,15 +10,14 @@ import torch
 from tiny_team import Rows, brief, environment, settings, tiny
 from transformers import AutoModelForCausalLM
 
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ModelError
 from mars_env.models import HFModel
 from mars_env.models.checksums import checksums
 from mars_env.rollout import PipelineSettings
-from mars_env.trainers import LocalTrainer, Policy, make_team, samplers
-from mars_env.trainers.loop import Texts, fit, train
+from mars_env.trainers import Policy, make_team, samplers
+from mars_env.trainers.loop import train
 from mars_env.trainers.lora import add_adapters
 from mars_env.trainers.samplers import Refresher
-from mars_env.trainers.tables import EngineSettings
 from mars_env.types import Completion
 
 READ = "policy/one/weights_read"
@@ -181,92 +179,8 @@ class Engine:
         raise AssertionError("it is not asked for samples")
 
 
-def vllm_settings(**changes):
-    return EngineSettings(name="vllm", **changes)
-
-
 @pytest.fixture
 def engines(monkeypatch):
     monkeypatch.setattr(samplers, "VLLMModel", Engine)
     monkeypatch.setattr(Engine, "made", [])
     return Engine.made
-
-
-def on_disk(tmp_path, name="one", seed=0):
-    model = tiny(name, seed)
-    model.module.save_pretrained(tmp_path / name)
-    model.tokenizer.save_pretrained(tmp_path / name)
-    return HFModel(tmp_path / name, name=name, device="cpu")
-
-
-@pytest.mark.parametrize(("staleness", "kind"), [(0, "offline"), (1, "async")])
-def test_a_team_on_vllm_trains_its_models_and_samples_from_engines(tmp_path, engines, staleness, kind):
-    engine = vllm_settings(max_num_seqs=7, arguments={"enforce_eager": True, "dtype": "float32"})
-    env, wanted = environment(1), settings(pipeline=PipelineSettings(staleness=staleness), engine=engine)
-    model = on_disk(tmp_path)
-    team = make_team(wanted, env.possible_agents, [model], agent=brief)
-    [engine] = engines
-    assert engine.options["engine"] == kind and engine.options["eager"] is True
-    assert engine.options["options"] == {"max_num_seqs": 7, "dtype": "float32", "max_model_len": 256}
-    assert (engine.model, engine.name) == (str(tmp_path / "one"), "one")
-    assert {agent.model for agent in team.agents.values()} == {engine}
-    assert team.policies["one"].model is model.module
-
-    async def batches(done):
-        while True:
-            yield Texts({})
-
-    asyncio.run(fit(LocalTrainer(team.policies), batches, 2, refresh=team.refresh))
-    assert engine.events == [("refresh", 0), ("sleep", 0), ("refresh", 0), ("sleep", 0), ("refresh", 0)]
-
-
-def test_adapters_share_an_engine_with_room_for_their_rank(tmp_path, engines):
-    pytest.importorskip("peft", reason="adapters need the extra lora")
-    base = on_disk(tmp_path)
-    adapters = add_adapters(base.module, ["a", "b"], rank=9)
-    models = [HFModel((adapter, base.tokenizer), name=name) for name, adapter in adapters.items()]
-    ahead = settings(pipeline=PipelineSettings(staleness=1), engine=vllm_settings())
-    team = make_team(ahead, environment(2).possible_agents, models, agent=brief)
-    with pytest.raises(ConfigError):  # it needs a checkpoint
-        make_team(settings(engine=vllm_settings()), ["coder_0"], [tiny("one")])
-    [engine] = engines
-    assert engine.options["max_lora_rank"] == 16
-    assert engine.events == [("adapter", "a"), ("adapter", "b")]
-    assert {name: policy.model for name, policy in team.policies.items()} == adapters
-
-
-class Frozen(Engine):
-    """An engine whose other tensors than the norms are never refreshed."""
-
-    def refresh(self, weights, version=None):
-        old = getattr(self, "weights", weights)
-        super().refresh(weights, version)
-        state = {n: t for n, t in old.state_dict().items() if "norm" not in n}
-        self.weights.load_state_dict(state, strict=False)
-
-
-@pytest.mark.parametrize(("kind", "finds"), [(Engine, False), (Frozen, True)])
-def test_a_probe_shows_that_weights_have_changed_that_cannot_be_read(engines, monkeypatch, kind, finds):
-    monkeypatch.setattr(samplers, "VLLMModel", kind)
-    policy, engine = pair()[0], kind("path", name="one")
-    bring = Refresher({"one": engine})
-    assert 0 < asyncio.run(bring({"one": policy}))[READ] < 1
-    with torch.no_grad():
-        policy.model.get_input_embeddings().weight[0] += 1e-3
-    policy.version += 1
-    with pytest.raises(ModelError) if finds else nullcontext():
-        asyncio.run(bring({"one": policy}))
-
-
-def test_a_user_s_own_refresh_may_give_metrics_or_nothing():
-    log = Rows()
-
-    async def batches(done):
-        yield Texts({})
-
-    async def later(policies):
-        return {"engine/lag": 3.0}
-
-    for refresh in (lambda policies: None, lambda policies: {"engine/lag": 2.0}, later):
-        asyncio.run(fit(LocalTrainer({"one": pair()[0]}), batches, 1, refresh=refresh, loggers=[log]))
-    assert [row.get("engine/lag") for row in log.rows] == [None, 2.0, 3.0]

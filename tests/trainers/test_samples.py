@@ -3,11 +3,10 @@ from dataclasses import replace
 import pytest
 from turns import SAMPLED, turn
 
-from mars_env.errors import ConfigError
-from mars_env.trainers.advantages import group_normalised, penalise_overlong
-from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit, estimator_of
+from mars_env.trainers.advantages import penalise_overlong
+from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Completion, Grade, Group, ToolCall
+from mars_env.types import Action, Grade, Group, ToolCall
 
 
 def test_a_sample_says_what_its_turn_and_completion_say():
@@ -92,18 +91,6 @@ def test_unknown_turns_and_groups_that_say_nothing_are_left_out_and_order_means_
     assert turn_samples(groups[::-1], config) == samples
 
 
-def test_credit_and_overlong_penalty_change_the_advantage_and_not_the_reward():
-    long = replace(SAMPLED, token_ids=(3,) * 8, logprobs=(-0.5,) * 8)
-    turns = [turn("0", 1.0), turn("1", 0.0, long), turn("0.0", 1.0), turn("0.1", 0.0)]
-    tree = Group("g", tuple(turns))
-    config = TrainConfig(tree_credit=TreeCredit(), overlong=Overlong(limit=8, buffer=4))
-    samples = turn_samples([tree], config)
-    expected = estimator_of(config)([tree])
-    assert [s.advantage for s in samples] == [expected["t", s.turn_id] for s in samples]
-    assert [s.reward for s in samples] == [1.0, 1.0, 0.0, 0.0]
-    assert [s.advantage for s in samples] != list(group_normalised([tree]).values())
-
-
 def test_advantages_of_another_estimator_and_policies():
     other = replace(SAMPLED, token_ids=(4, 5))
     groups = [
@@ -119,20 +106,3 @@ def test_advantages_of_another_estimator_and_policies():
     ]  # fmt: skip
     turned = dict(reversed(advantages.items()))
     assert turn_samples(groups[::-1], TrainConfig(), advantages=turned, policies=policies) == samples
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        turn("0", 1.0, policy="gpt"),
-        replace(turn("0", 1.0), action=Action("x")),
-        turn("0", 1.0, SAMPLED, Completion("text only")),
-        turn("0", 1.0, replace(SAMPLED, logprobs=())),
-        turn("0", 1.0, replace(SAMPLED, logprobs=(-0.5, -9999.0))),
-        turn("0", 1.0, replace(SAMPLED, temperature=0.0)),
-    ],
-)
-def test_what_cannot_be_trained_on_is_refused(bad):
-    with pytest.raises(ConfigError) as caught:
-        turn_samples([Group("a", (bad,))], TrainConfig(), advantages={("t", "0"): 1.0}, policies=["mars"])
-    assert "turn 0 of tree t (solver_0)" in str(caught.value)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from turns import SAMPLED, turn
 
-from mars_env.checks import valid_action
 from mars_env.errors import ModelError
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.samples import preference_pairs, turn_samples
@@ -100,10 +99,3 @@ def test_a_step_of_which_nothing_can_be_scored_ends_the_run():
         require_scorable(*scorable_groups([bare, unknown], config), config)
     for groups in ([unknown], [bare, Group("h", (turn("2", 1.0),))], []):
         require_scorable(*scorable_groups(groups, config), config)
-
-
-@pytest.mark.parametrize("bad", [None, math.nan, math.inf, -math.inf])
-def test_an_action_whose_logprobs_no_row_can_hold_is_kept_without_them(bad):
-    action = valid_action(Action("x", (replace(SAMPLED, logprobs=(-0.5, bad)),)))
-    assert action.completions[0].logprobs == (-0.5, UNKNOWN_LOGPROB)
-    assert unscorable(replace(turn("0", 1.0), action=action)) == "bad_logprobs"

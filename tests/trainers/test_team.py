@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 from tiny_checkpoint import tiny_checkpoint
-from tiny_team import SAMPLING, brief, made, settings, tiny
+from tiny_team import SAMPLING, brief, settings, tiny
 
 import mars_env
 from mars_env.envs import GroupedSettings
 from mars_env.errors import ConfigError
 from mars_env.models import HFModel
 from mars_env.problems import ProblemSet
-from mars_env.rollout import PipelineSettings, SegmentedModel
-from mars_env.trainers import Refresher, Team, TrainConfig, make_team, train
+from mars_env.rollout import PipelineSettings
+from mars_env.trainers import Team, TrainConfig, make_team, train
 from mars_env.trainers.lora import add_adapters
 from mars_env.types import Problem
 
@@ -81,35 +81,6 @@ def test_tools_by_name_know_the_problems_of_the_run():
     assert [*coder.toolbox.by_name] == ["python", "public_tests"]
     with pytest.raises(ConfigError):
         make_team(asked, ["coder_0"], [tiny("a")])
-
-
-def test_segments_are_those_of_the_settings_and_end_with_the_context():
-    model = tiny("one", positions=64)
-    players = make_team(settings(segment_tokens=2), PAIR[:1], [model], agent=brief)
-    segmented = players.agents["solver_0"].model
-    assert isinstance(segmented, SegmentedModel) and segmented.model is model
-    assert segmented._segment == 2 and segmented.context == model.context == 64
-
-
-def test_weights_that_are_shared_are_not_copied_and_others_are():
-    class Engine:
-        told = ()
-
-        def refresh(self, weights, version=None):
-            self.told = (*self.told, (weights, version))
-
-    _, players, wanted = made(1, ["one"])
-    (policy,) = players.policies.values()
-    engine = Engine()
-    Refresher({"one": engine})(players.policies)
-    assert engine.told == ((policy.model, 0),)
-    engine.module = policy.model
-    Refresher({"one": engine})(players.policies)
-    assert engine.told[1] == (None, 0)
-    ahead = make_team(
-        wanted.model_copy(update={"pipeline": PipelineSettings(staleness=1)}), PAIR[:1], [tiny("one")]
-    )
-    assert ahead.policies["one"].model is not ahead.agents["solver_0"].model.module
 
 
 @mars_env.game(max_turns=1, roles={"solver": "mars_env.agents:Solver"})

@@ -107,16 +107,6 @@ def test_adapters_are_those_that_were_trained(copied):
     assert TrainedTeam("run").agent("solver_0").policy == "solver_0"
 
 
-def test_a_base_that_is_gone_is_named(trained, copied):
-    path, base = copied("adapters"), str(trained("adapters") / "one")
-    for file in [path / "state.json", *path.glob("*/adapter_config.json")]:
-        file.write_text(file.read_text().replace(base, "/no/where"))
-    write_digests(path)
-    for agents in ("team:run", "hf:run/step-00000002/verifier_0"):
-        with pytest.raises(ConfigError, match="/no/where"):
-            make_agents(agents, ["solver_0"])
-
-
 def test_the_librarys_own_agents_sample_as_in_the_run(trained):
     team = make_agents(f"team:{trained('library') / 'library'}?temperature=0.5", NAMES)
     assert [type(agent).__name__ for agent in team.values()] == ["Solver", "Verifier", "Corrector"]

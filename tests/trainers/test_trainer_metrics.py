@@ -1,13 +1,9 @@
-import io
 from dataclasses import replace
 
-from rich.console import Console
 from turns import turn
 
 from mars_env.envs.rewards import REWARD_FAULT
-from mars_env.loggers import ConsoleLogger
-from mars_env.trainers.advantages import AdvantageStats
-from mars_env.trainers.metrics import StepMetrics, role_metrics
+from mars_env.trainers.metrics import role_metrics
 from mars_env.trainers.samples import given_sample
 from mars_env.types import Completion, Group
 
@@ -29,26 +25,6 @@ def test_rewards_that_failed_are_counted_by_role():
     judged = turn("2", None, agent="verifier_0")  # None for another reason
     roles = role_metrics([Group("g", (failed, left, judged))], ())
     assert roles["solver"]["reward_faults"] == 1.0 and "reward_faults" not in roles["verifier"]
-
-
-def test_the_console_has_a_line_for_a_step_of_one_policy_and_one_for_each_of_several():
-    figures = dict.fromkeys(ConsoleLogger.SHOWN, 0.5)
-    roles = {"solver": {"reward": 0.25, "turns": 16.0, "reward_faults": 1.0}}
-    stats = AdvantageStats(groups=2, turns=16, kept=8)
-    for policies, lines in (({"mars": figures}, 1), ({"mars": figures, "moon": figures}, 3)):
-        stream = io.StringIO()
-        ConsoleLogger(Console(file=stream, width=20)).log(
-            3, StepMetrics(3, 1.5, stats, roles, policies).flat()
-        )
-        assert stream.getvalue().count("\n") == lines
-        for part in (
-            "step 3",
-            "solver reward 0.250",
-            "mars reward 0.500",
-            "kept 8 of 16",
-            "WITHOUT A REWARD",
-        ):
-            assert part in stream.getvalue()
 
 
 def test_prompts_that_fill_the_context_are_counted_apart_from_those_that_leave_little_room():

@@ -12,7 +12,7 @@ from tiny_team import flat
 
 from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, solve_verify_correct
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
 from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
@@ -132,14 +132,6 @@ def test_the_rows_of_a_tree_are_filled_up_with_rows_that_train_nothing(playing):
     assert again([id for id in ids for _ in range(ROWS)], by_trl) == columns
 
 
-def test_the_engine_is_brought_up_to_date_before_each_step(tmp_path):
-    told = []
-    module = load().module
-    rollouts = team(module, refresh=lambda trainer: told.append(trainer.state.global_step))
-    trainer(rollouts, module, tmp_path, num_iterations=1).train()
-    assert told == [0]
-
-
 def test_prompts_settings_and_evaluation_that_do_not_fit_are_refused(playing):
     rollouts, by_trl = playing
     id = rollouts.prompts()[0]["prompt"]
@@ -153,16 +145,6 @@ def test_prompts_settings_and_evaluation_that_do_not_fit_are_refused(playing):
     by_trl.model.eval()
     with pytest.raises(ConfigError):
         rollouts([id] * ROWS, by_trl)
-
-
-def test_a_model_that_is_gone_ends_the_run(playing, monkeypatch):
-    async def gone(self, observation, n, seed):
-        raise ModelError("connection refused")
-
-    _, by_trl = playing
-    monkeypatch.setattr(MiniatureAgent, "act", gone)
-    with pytest.raises(ModelError):
-        by_trl.train()
 
 
 def test_arguments_outlive_trl_1():
@@ -180,8 +162,6 @@ def test_what_trl_cannot_take_is_refused():
     module = load().module
     for config in (
         TrainConfig(minibatches=2),
-        TrainConfig(train_roles=("solver_0",)),
-        TrainConfig(batch_roles=("solver",)),
         TrainConfig(overlong=Overlong(limit=4096)),
         TrainConfig(kl_coefficient=0.1, aggregation="sequence-mean"),
         TrainConfig(kl_coefficient=0.1, ratio="sequence", aggregation="token-mean"),

@@ -12,19 +12,6 @@ from mars_env.viewer.prose import limited
 
 
 @pytest.mark.parametrize(
-    ("latex", "element"),
-    [
-        (r"\frac{a}{b}", "mfrac"), (r"\sqrt{2}", "msqrt"), (r"\sum_{i=1}^n i", "munderover"), ("x^2", "msup"),
-        (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", "mtable"), (r"\boxed{7}", "menclose"),
-        (r"\text{if } x", "mtext"),
-        (r"\binom{n}{k}", "mfrac"), (r"\overline{AB}", "mover"),
-    ],
-)  # fmt: skip
-def test_the_usual_formulas_are_drawn(latex, element):
-    assert f"<{element}" in mathml(latex, True)
-
-
-@pytest.mark.parametrize(
     "latex",
     [
         r"\def\a{\b\b}\def\b{\c\c}\a", r"\newcommand{\a}{x}\a", r"\DeclareMathOperator{\a}{x}",
@@ -43,11 +30,6 @@ def test_texts_and_attributes_are_escaped():
     assert "&lt;img" in mathml(r"\text{&lt;img src=x&gt;}")
     assert "99" not in mathml(r"\hspace{99em}x") and "99" not in mathml(r"\rule{99em}{99em}")
     assert "url" not in mathml(r"\color{url(http://a)}x")
-
-
-def test_brackets_grow_only_where_latex_lets_them():
-    assert mathml("(x)").count('stretchy="false"') == 2
-    assert "false" not in mathml(r"\left(\frac12\right)") and "false" not in mathml(r"\binom{n}{k}")
 
 
 def test_a_page_parses_only_so_much():

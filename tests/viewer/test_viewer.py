@@ -57,39 +57,6 @@ def test_any_text_leaves_the_page_well_formed(text):
     assert page.tags.count("script") == 1
 
 
-def test_turns_show_what_happened(run):
-    text = render_page(run, title="A run", report=build_report(run, ABOUT))
-    for expected in (
-        "says Wrong, rightly", "says Wrong, wrongly", "says Correct, wrongly", "malformed", "cut off",
-        "team&#39;s answer", "reward 1", "10 tokens", "The statement of p1.", "s: 3 problems x 2 samples",
-        "First attempt right", "not the reference",
-    ):  # fmt: skip
-        assert expected in text, expected
-    tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
-    assert tags == [
-        "right fixed",
-        "right",
-        "wrong misjudged",
-        "right fixed cut",
-        "wrong broken misjudged",
-        "right",
-    ]
-
-
-def test_unknown_and_faults_are_told_apart(episode):
-    unknown = episode("p", 0, "S?")
-    unknown = replace(unknown, turns=(replace(unknown.turns[0], reward=None),))
-    text = render_page([unknown, episode("q", 0, "S+", fault="server gone")], title="t")
-    assert (
-        '<span class="badge unknown">unknown</span>' in text
-        and "reward unknown" in text
-        and "reward None" not in text
-    )
-    tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
-    assert tags == ["unknown graded-unknown", "fault"]
-    assert "Not finished: server gone" in text
-
-
 def test_branches_nest_and_episodes_do_not(run):
     assert Page(render_page(run, title="t")).attributes.count(("details", "class", "branch")) == 0
     page = Page(render_page([branched(3)], title="t"))

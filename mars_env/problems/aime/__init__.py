@@ -1,7 +1,8 @@
 """The embedded `aime` set: AIME-*style* problems made from templates, with answers from 0 to 999.
 
 It contains no text of the contest. Each template computes its answer in a different way than the
-statement's own formula (counting, enumeration, exact fractions), and the tests check it in a second way.
+statement's own formula (counting, enumeration, exact fractions); a second method confirmed the answers
+whose hashes the tests hold.
 """
 
 import random

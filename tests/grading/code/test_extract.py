@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from rows import read_rows
 
-from mars_env.grading.code.extract import complete_prompt, extract_program
+from mars_env.grading.code.extract import extract_program
 
 ROWS = read_rows(Path(__file__).with_name("extracts.jsonl"))
 
@@ -18,11 +18,3 @@ def test_programs(row):
 def test_long_texts(piece):
     assert extract_program("x = 1 #" + piece * 100_000)[0]
     extract_program("~~~" + piece * 100_000 + "`")
-
-
-def test_a_program_s_future_imports_stay_first():
-    program = complete_prompt(
-        "import math\ndef f(x):\n", "from __future__ import annotations\ndef f(x): pass", "f"
-    )
-    compile(program, "program", "exec")
-    assert program.count("__future__") == 1 and "import math" in program

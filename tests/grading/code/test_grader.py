@@ -13,7 +13,7 @@ from mars_env.models import ScriptedModel
 from mars_env.problems.code import code_problem_from_row
 from mars_env.sandbox import Ended, Guarantee, Limits, Result
 from mars_env.testing import check_grader
-from mars_env.types import Problem, Verdict
+from mars_env.types import Verdict
 
 ADD = {
     "id": "add", "prompt": "Add two numbers.", "mode": "function_call", "fn_name": "add",
@@ -98,16 +98,6 @@ def test_a_program_cannot_write_words_of_the_grader(graders, row, program):
     seen = {"problem": "p", "solution": "s", "truncated": 0, "feedback": feedback}
     prompt = Verifier(ScriptedModel([""])).prompt(seen)[-1]["content"]
     assert prompt.count("</feedback>") == 1
-
-
-def test_feedback_holds_the_programs_own_traceback(graders):
-    for row, program in (
-        (ECHO, "def f(x):\n    return x / 0\nf(int(input()))"),
-        (ADD, "def add(a, b):\n    return a / 0"),
-    ):
-        feedback = judge(graders(), row, program).feedback
-        assert "ZeroDivisionError" in feedback and 'File "program.py", line 2' in feedback
-        assert "mars_env" not in feedback and "boot" not in feedback and "/tmp" not in feedback
 
 
 @pytest.mark.parametrize(
@@ -262,13 +252,6 @@ def test_faults_of_the_machinery_are_unknown(starts, row):
     assert found.verdict is Verdict.UNKNOWN and found.score is None
 
 
-def test_a_suite_needs_channels():
-    backend = Broken(starts=True)
-    backend.channels = False
-    found = judge(CodeGrader(backend=backend), SUITE, "def f(x): return 1")
-    assert found.verdict is Verdict.UNKNOWN and "channels" in found.reason
-
-
 class Fatal(Broken):
     """A backend in which programs are killed or lost; `control`: how a harmless one ends."""
 
@@ -313,9 +296,11 @@ def test_killing_sandboxes_at_random_harms_nobody_else(graders):
     assert all(g.verdict is not Verdict.CORRECT for g in found[40:])
 
 
-def test_wrong_options_and_problems_are_refused(graders):
-    for options in ({"tests": "some"}, {"score": "half"}, {"feedback": "none"}):
-        with pytest.raises(ConfigError):
-            CodeGrader(**options)
-    with pytest.raises(ConfigError):
-        asyncio.run(graders().grade(Problem("p", "1 + 1?", "2"), "2"))
+def test_feedback_holds_the_programs_own_traceback(graders):
+    for row, program in (
+        (ECHO, "def f(x):\n    return x / 0\nf(int(input()))"),
+        (ADD, "def add(a, b):\n    return a / 0"),
+    ):
+        feedback = judge(graders(), row, program).feedback
+        assert "ZeroDivisionError" in feedback and 'File "program.py", line 2' in feedback
+        assert "mars_env" not in feedback and "boot" not in feedback and "/tmp" not in feedback

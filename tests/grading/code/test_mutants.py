@@ -3,11 +3,9 @@
 import asyncio
 import json
 
-import pytest
 from command_line import run_python
 from sandboxes import mbpp_rows
 
-from mars_env.errors import ConfigError
 from mars_env.grading.code.mutants import mutants
 from mars_env.grading.code.validate import validate_problem, validate_problems
 from mars_env.problems.code import code_problem_from_row
@@ -42,20 +40,14 @@ def native(jobs):
     return run_python(NATIVE, input=lines, timeout=900).stdout.split()
 
 
-@pytest.mark.parametrize(
-    ("step", "each", "least"),
-    [(20, 4, 40), pytest.param(1, 7, 1500, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])],
-)
-def test_mutants_that_fail_natively_are_wrong(grader, step, each, least):
-    rows = mbpp_rows()[::step]
+def test_mutants_that_fail_natively_are_wrong(grader):
+    rows = mbpp_rows()[::10]
     jobs = [
-        (row, text)
-        for row in rows
-        for text in mutants(row["reference_solution"], each, seed=len(row["prompt"]))
+        (row, text) for row in rows for text in mutants(row["reference_solution"], 4, seed=len(row["prompt"]))
     ]
     verdicts = native([("\n".join([*row["test_imports"], text]), row["tests"]) for row, text in jobs])
-    failing = [job for job, verdict in zip(jobs, verdicts, strict=True) if verdict == "fail"][:2000]
-    assert len(failing) >= least
+    failing = [job for job, verdict in zip(jobs, verdicts, strict=True) if verdict == "fail"]
+    assert len(failing) >= 80
 
     async def graded():
         return await asyncio.gather(
@@ -126,8 +118,3 @@ async def test_a_mutant_that_could_not_be_judged_says_nothing_of_the_tests():
     assert (found.fit, found.caught, found.mutants) == (True, 1, 1)
     found = await validate_problem(problem, Failing(judged=0))
     assert (found.fit, found.reason) == (False, "no mutant could be judged: no sandbox")
-
-
-async def test_a_concurrency_of_0_is_refused():
-    with pytest.raises(ConfigError):
-        await asyncio.wait_for(validate_problems([], Failing(judged=0), concurrency=0), 60)

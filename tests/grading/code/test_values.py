@@ -80,17 +80,6 @@ def test_other_types(value):
     assert math.copysign(1, back) == math.copysign(1, value) if value == 0.0 else True
 
 
-def test_subclasses_become_their_base():
-    class Liar(int):
-        def __eq__(self, other):
-            return True
-
-        __hash__ = int.__hash__
-
-    back = decode(encode([Liar(3)]))
-    assert type(back[0]) is int and back == [3]
-
-
 def test_identity_inside_a_value():
     a = [1]
     back = decode(encode([a, a, (a,)]))
@@ -115,16 +104,6 @@ def test_what_comes_back_changes_the_original():
     assert answer[0] is inner and outer["new"] is inner
 
 
-def test_tuples_that_come_back_reordered():
-    marks = [("English", 88), ("Science", 90), ("Maths", 97)]
-    sent, given_ = [], []
-    theirs = decode(encode((marks,), containers=sent), containers=given_)
-    theirs[0].sort(key=lambda mark: -mark[1])
-    known = {id(container): number for number, container in enumerate(given_)}
-    decode(encode(theirs[0], known=known), originals=sent)
-    assert marks == [("Maths", 97), ("Science", 90), ("English", 88)]
-
-
 def test_outside_sandboxes_nothing_is_hashed():
     back = decode(encode({"a": {1}, (1, 2): b"x"}), hashed=False)
     assert isinstance(back, Pairs) and isinstance(back[0][1], Handle) and back[0][1].kind == "set"
@@ -140,16 +119,3 @@ def test_depth_is_bounded():
         encode(deep)
     with pytest.raises(BadValue):
         decode(b'["list",' * 500 + b"null" + b"]" * 500)
-
-
-def test_unknown_objects_become_handles():
-    kept = []
-
-    def keep(value):
-        kept.append(value)
-        return Handle(len(kept) - 1, type(value).__name__)
-
-    thing = object()
-    back = decode(encode([thing], keep), lambda handle: kept[handle.number])
-    assert back[0] is thing
-    assert decode(encode(thing)).kind == "object"

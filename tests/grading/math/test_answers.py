@@ -52,17 +52,3 @@ def test_a_problem_may_say_whether_order_counts(grader, reference, answer, order
     metadata = {} if ordered is None else {"ordered": ordered}
     grade = grader.grade_sync(Problem("p", "?", reference, metadata=metadata), rf"\boxed{{{answer}}}")
     assert grade.verdict is (Verdict.CORRECT if right else Verdict.WRONG)
-
-
-@pytest.mark.parametrize("field", ["ordered", "integer"])
-def test_a_field_that_is_neither_true_nor_false_is_unfit(grader, field):
-    problem = Problem("p", "?", "25", metadata={field: "yes"})
-    assert f"'{field}' must be true or false" in grader.check_reference(problem)
-    assert grader.grade_sync(problem, r"\boxed{25}").verdict is Verdict.UNKNOWN
-
-
-def test_a_reference_may_be_a_solution_with_its_box(grader):
-    problem = Problem("p", "?", r"Hence $x \in \boxed{\{-1\} \cup [0,7)}.$")
-    assert grader.check_reference(problem) is None
-    assert grader.grade_sync(problem, r"$\boxed{[0,7) \cup \{-1\}}$").verdict is Verdict.CORRECT
-    assert grader.grade_sync(problem, r"$\boxed{[0,7)}$").verdict is Verdict.WRONG

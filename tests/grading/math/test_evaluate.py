@@ -41,10 +41,6 @@ def test_even_roots_of_negative_numbers_and_sums_up_to_fractions_are_undefined(t
         value(text)
 
 
-def test_an_unknown_function_has_another_value_everywhere():
-    assert not agree(value("f(2)")[0], value("f(3)")[0], 60)
-
-
 def test_a_negative_integer_has_no_factorial():
     assert value("n!", {"n": Fraction(5)})[0] == 120
     with pytest.raises(Undefined):

@@ -9,16 +9,10 @@ from mars_env.grading.math.nodes import Unreadable
 from mars_env.grading.math.parser import read_answer, read_integer
 from mars_env.grading.math.tokens import as_ascii
 
-IS_25 = ["25", "025", "+25", "25.", "25.000", "$25$", r"\text{25}", r"\mathbf{25}", " 25 ", r"\,25", "{25}"]
 NO_INTEGER = [
     "", "x", "25.3", "25 or 26", r"2500\%", "2 5", "25,26", "1,02", "0x19", "²⁵", "--5",
     r"\{25\}",
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("text", IS_25)
-def test_plain_notations(text):
-    assert read_integer(text) == 25
 
 
 @pytest.mark.parametrize("text", [*NO_INTEGER, "9" * 10**6])

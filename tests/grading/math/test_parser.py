@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mars_env.grading.math.exact import Undefined, exact_value
+from mars_env.grading.math.exact import exact_value
 from mars_env.grading.math.nodes import OverLimit, Unreadable
 from mars_env.grading.math.parser import read_answer
 
@@ -99,13 +99,3 @@ LARGE = [
 def test_large_values_are_refused_before_they_are_computed(text):
     with pytest.raises(OverLimit):
         exact_value(read_answer(text))
-
-
-def test_division_by_zero_has_no_value():
-    with pytest.raises(Undefined):
-        exact_value(read_answer(r"\frac{1}{1-1}"))
-
-
-def test_nothing_of_the_text_is_dropped():
-    assert len(read_answer("1, 2, 3").args) == 3
-    assert read_answer("25 or 26").kind == "list"

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -114,32 +113,6 @@ def test_a_worker_killed_in_the_middle_is_retried_and_only_then_a_fault():
         assert own.submit(EQUAL).result()["equal"] is True
 
 
-def test_why_a_reference_is_unfit_is_cut_to_the_length_of_a_reply(pool):
-    outcome = pool.submit({"op": "check", "reference": "9" * 3700 + "_5"}).result()
-    assert "'9999" in outcome["reference_fault"], outcome
-
-
-@pytest.mark.parametrize("name", ["cpu_seconds", "memory_mb", "wall_seconds", "recycle_after"])
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])
-def test_a_limit_that_is_none_is_refused(name, value):
-    with pytest.raises(ValueError):
-        VerdictLimits(**{name: value})
-
-
-def test_workers_are_recycled():
-    with WorkerPool(workers=1, limits=VerdictLimits(recycle_after=3)) as own:
-        assert all(own.submit(EQUAL).result()["equal"] for _ in range(10))
-
-
-def test_several_event_loops(pool):
-    async def many():
-        return await asyncio.gather(*(pool.run(EQUAL) for _ in range(20)))
-
-    with ThreadPoolExecutor(4) as threads:
-        outcomes = threads.map(lambda _: asyncio.run(many()), range(4))
-    assert [each["equal"] for several in outcomes for each in several] == [True] * 80
-
-
 async def test_cancelling_a_waiting_verdict_leaves_the_pool_working(pool):
     tasks = [asyncio.create_task(pool.run(EQUAL)) for _ in range(50)]
     await asyncio.sleep(0)
@@ -208,10 +181,3 @@ def test_a_pool_that_is_dropped_ends_its_workers():
     (leader,) = own.pids()
     del own
     wait_until(lambda: not group(leader))
-
-
-def test_a_closed_pool_says_so():
-    own = WorkerPool(workers=1)
-    own.close()
-    with pytest.raises(RuntimeError):
-        own.submit(EQUAL)

@@ -1,9 +1,8 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.grading.math.judge import without_label
-from mars_env.grading.math.spelled import date, in_digits, spelled_number
+from mars_env.grading.math.spelled import in_digits, spelled_number
 
 ONES = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -35,32 +34,11 @@ def test_other_words(said):
         assert spell(int(value)) == " ".join(said) or said[0] in ("hundred", "thousand", "minus")
 
 
-def test_parts():
-    for words, value in (("one third", "1/3"), ("two thirds", "2/3"), ("two halves", "1"), ("half", "1/2")):
-        assert str(spelled_number(words)) == value
-    for words in ("two third", "two half", "one thirds", "zero halves", "and two", "two and", "and"):
-        assert spelled_number(words) is None
-
-
 def test_ordinals():
     assert in_digits(r"21^{\text{st}}") == in_digits(r"21\text{st}") == in_digits("21^{st}") == "21"
     assert in_digits("21st") == "21st" and in_digits("21^{s}") == "21^{s}"
 
 
-def test_dates():
-    assert date("4th of July") == date("July 4") == date("jul 4") == {"month": "jul", "day": "4"}
-    assert date("July 4, 1776")["year"] == "1776" and date("Monday, 4 July")["weekday"] == "monday"
-    assert not date("4 July or 5 July") and not date("May") and not date("x" * 100)
-
-
 @given(st.text(alphabet=st.sampled_from(list("(ABC) 12.:\\\\{}$-theansweri是答案")), max_size=60))
 def test_labels_only_shorten(text):
     assert len(without_label("7", text)) <= len(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["7", "x = 7", r"\text{not the answer is }7", "Optional", "(C)", "A", r"(12) 13", "", "The answer is"],
-)
-def test_no_label(text):
-    assert without_label("7", text) == text

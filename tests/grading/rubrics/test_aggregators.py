@@ -64,30 +64,3 @@ def test_a_veto_cancels_everything_else():
     assert Veto(WeightedSum(), ("clear",), below=0.5)(RUBRIC, fractions(1, 0.5, 0)) == pytest.approx(6.5 / 8)
     assert Veto(WeightedSum(), ("clear",), below=0.6)(RUBRIC, fractions(1, 0.5, 0)) == 0.0
     assert Veto(WeightedSum(), ("not here",))(RUBRIC, fractions(1, 1, 0)) == 1.0
-
-
-def test_aggregators_compose_and_what_is_outermost_has_the_last_word():
-    inner = Interaction(Saturate(WeightedSum(), 0.5, 0.25), "proof", "clear", 0.5)
-    given = fractions(1, 0.5, 0)
-    value = (5 + 3 * 0.8) / 8 + 0.5 * 1 * 0.5  # the interaction reads the fractions as they were judged
-    assert inner(RUBRIC, given) == pytest.approx(value)
-    assert Shape(inner, 2)(RUBRIC, given) == pytest.approx(value**2)
-    assert Veto(Shape(inner, 2))(RUBRIC, fractions(1, 0.5, 1)) == 0.0
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: Saturate(WeightedSum(), at=0),
-        lambda: Saturate(WeightedSum(), slope=2),
-        lambda: Shape(WeightedSum(), 0),
-    ],
-)
-def test_numbers_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(ConfigError):
-        wrong()
-
-
-def test_one_text_is_not_several_ids():
-    with pytest.raises(ConfigError):
-        Veto(WeightedSum(), "c12")  # "c1" occurs in it

@@ -2,9 +2,8 @@ import json
 from pathlib import Path
 
 import pytest
-from rows import read_rows, write_rows
+from rows import read_rows
 
-import mars_env
 from mars_env import ask
 from mars_env.envs import GameFunction, solve
 from mars_env.errors import ConfigError
@@ -36,25 +35,6 @@ def test_rows_of_healthbench_and_of_ruscarl_are_read():
 def test_a_rubric_that_cannot_be_read_says_where(rows):
     with pytest.raises(ConfigError):
         Rubric.from_rows(rows)
-
-
-def test_tags_that_no_criterion_has_are_named():
-    rows = [{"text": "a", "tags": ["style"]}, {"text": "b", "points": -1, "tags": ["rude"]}]
-    with pytest.raises(ConfigError):
-        Rubric.from_rows(rows).tagged(["rude", "stlye"])
-
-
-def test_a_file_may_have_open_problems(tmp_path):
-    rows = [
-        {"id": "a", "problem": "Explain.", "rubric": [{"text": "It is short."}]},
-        {"id": "b", "problem": "1 + 1?", "answer": "2", "rubric": [{"text": "It is short."}]},
-    ]
-    path = write_rows(tmp_path / "p.jsonl", rows)
-    problems = mars_env.load_problems(path)
-    assert [(problem.kind, problem.reference) for problem in problems] == [("open", None), ("math", "2")]
-    assert Rubric.of(problems[0]).criteria[0].text == "It is short."
-    with pytest.raises(ConfigError):
-        mars_env.make("aime-solve", problems=path)
 
 
 def test_no_observation_contains_a_rubric():

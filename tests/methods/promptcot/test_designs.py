@@ -87,11 +87,6 @@ async def test_thinking_is_no_part_of_a_rationale_or_of_a_design():
         assert await write_design(ScriptedModel([text]), ChatWriting(), ["c"], Sampling()) == design
 
 
-def test_white_space_around_a_given_problem_is_not_written():
-    parts = ChatWriting().parts(Design(("c",), "\nWhy?\n\n", " Ask.\n"))
-    assert parts == ("### Rationale\nAsk.", "\n### Problem\nWhy?")
-
-
 @pytest.mark.parametrize(
     "text",
     [

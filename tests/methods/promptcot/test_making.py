@@ -1,7 +1,6 @@
 """Making problems: what is kept, where it is from, and that neither kills nor faults change the set."""
 
 import json
-import os
 import random
 from collections import Counter
 
@@ -9,7 +8,7 @@ import made_set
 import pytest
 
 from mars_env import load_problems
-from mars_env.errors import ModelError, StoreError
+from mars_env.errors import ModelError
 from mars_env.methods.promptcot.designs import Design
 from mars_env.methods.promptcot.making import JOURNAL, PROBLEMS, CandidateSettings, make_problems
 from mars_env.methods.promptcot.references import Reference
@@ -44,7 +43,7 @@ async def test_cut_off_at_any_byte_a_journal_is_completed_to_the_same(tmp_path):
     await made_set.make(tmp_path)
     journal = tmp_path / JOURNAL
     whole = journal.read_bytes()
-    for cut in random.Random(0).sample(range(len(whole)), 25):
+    for cut in random.Random(0).sample(range(len(whole)), 8):
         journal.write_bytes(whole[:cut])
         await made_set.make(tmp_path)
         assert journal.read_bytes() == whole, cut
@@ -57,16 +56,6 @@ async def test_more_tries_continue_a_set(tmp_path):
     assert list(await made_set.make(tmp_path / "b", tries=10)) == [
         p for p in longer if int(p.id.partition("/")[2]) < 10
     ]
-
-
-async def test_another_set_is_refused(tmp_path):
-    await made_set.make(tmp_path, tries=7)
-
-    async def nothing(*_):
-        raise AssertionError("nobody is asked")
-
-    with pytest.raises(StoreError):
-        await make_problems(tmp_path, nothing, nothing, CandidateSettings(tries=7, seed=4))
 
 
 async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path):
@@ -90,16 +79,3 @@ async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path)
     done = calls
     assert list(await make_problems(tmp_path, write, refer, making)) == list(made)
     assert calls == done  # all was there
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="locks of files need a POSIX system")
-async def test_two_processes_do_not_make_one_set(tmp_path):
-    async def write(index, seed):
-        with pytest.raises(StoreError):
-            await made_set.make(tmp_path)
-        return Design(("c",), "What?", "So.")
-
-    async def refer(statement, seed):
-        return Reference(None, 0.0, {})
-
-    await make_problems(tmp_path, write, refer, CandidateSettings(tries=1))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from mars_env.agents import FunctionAgent, Solver
-from mars_env.errors import ConfigError, ModelError
+from mars_env.errors import ModelError
 from mars_env.grading import agrade
 from mars_env.methods.promptcot.references import Majority, WrittenTests, plurality, with_reference
 from mars_env.models import ScriptedModel
@@ -49,9 +49,6 @@ async def test_equal_numbers_are_one_vote_and_the_count_is_recorded():
     ("written", "wrong"),
     [
         (r"2\pi r", r"2\pi"),
-        (r"n\log n", r"n\log 2n"),
-        (r"x \cdot y", "x + y"),
-        (r"\binom n 2", r"\binom n 3"),
         (r"\text{no solution}", "0"),
     ],
 )
@@ -123,11 +120,3 @@ async def test_too_few_settled_tests_are_no_reference():
     problem = with_reference(Problem("p", "Double."), reference)
     assert problem.kind == "code"
     assert (await agrade(problem, "```python\nprint(0)\n```")).verdict is Verdict.UNKNOWN
-
-
-def test_votes_that_make_no_sense_are_refused():
-    for wrong in ({"voters": 0}, {"threshold": 0.0}, {"threshold": 1.1}):
-        with pytest.raises(ConfigError):
-            Majority(solver("1"), **wrong)
-    with pytest.raises(ConfigError):
-        WrittenTests(author([]), rounds=2)

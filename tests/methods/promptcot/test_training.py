@@ -125,10 +125,7 @@ async def test_a_loop_that_stops_continues_bitwise_the_same(tmp_path, improve):
     assert [m.policies for m in whole[2][2 * each :]] == [m.policies for m in rest[2]]
 
 
-@pytest.mark.parametrize(
-    ("designs", "changes"),
-    [(DESIGNS[:2], {}), (DESIGNS, {"seed": 1}), (DESIGNS, {"improve_rationales": False})],
-)
+@pytest.mark.parametrize(("designs", "changes"), [(DESIGNS[:2], {}), (DESIGNS, {"seed": 1})])
 async def test_the_directory_of_another_loop_is_refused(tmp_path, designs, changes):
     loop = Loop(steps=1, batch=2, candidates=2, sampling=SAMPLING)
 
@@ -166,13 +163,3 @@ async def test_texts_beyond_the_problem_models_context_neither_end_the_loop_nor_
     assert len(texts.completions[PROBLEM]) == sum(length < max(lengths) for length in lengths)
     with pytest.raises(ContextError):
         cold_start(asked, asked.trainer(CONFIG), explained, steps=1)
-
-
-async def test_fewer_pairs_than_are_done_are_refused(tmp_path):
-    both, loop = designers(), Loop(steps=2, batch=1, candidates=2, sampling=SAMPLING)
-    await alternate(both, both.trainer(CONFIG, DESIGNS, loop), DESIGNS, loop, directory=tmp_path)
-    fewer = loop.model_copy(update={"steps": 1})
-    with pytest.raises(ConfigError):
-        await alternate(both, both.trainer(CONFIG, DESIGNS, loop), DESIGNS, fewer, directory=tmp_path)
-    with pytest.raises(ConfigError):  # a trainer of another loop
-        await alternate(both, both.trainer(CONFIG), DESIGNS, loop, directory=tmp_path)

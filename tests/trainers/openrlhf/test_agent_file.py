@@ -1,19 +1,16 @@
 """The agent file with the miniature in the place of vLLM; tests/engines has the own command line itself."""
 
 import asyncio
-import json
 import math
-import sys
 from types import SimpleNamespace
 
 import pytest
 
-from mars_env.errors import ConfigError
 from mars_env.miniature import load
 from mars_env.models.requests import Sampled
 from mars_env.trainers.assembly import training_problems
 from mars_env.trainers.openrlhf import agent_file
-from mars_env.trainers.openrlhf.agent_file import RUN_FILE, AgentExecutor, agent_file_flags
+from mars_env.trainers.openrlhf.agent_file import AgentExecutor
 from mars_env.trainers.recipes import MARSRL
 from mars_env.types import Sampling
 
@@ -79,56 +76,3 @@ async def test_the_calls_of_a_prompt_share_one_tree(ask):
     assert trained >= 8  # a group of mixed rewards, at least
     rewards = [row["reward"] for rows in families for row in rows]
     assert max(rewards) > 0 > min(rewards)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "changes", "settings"),
-    [
-        ("elsewhere/1", {}, {}),
-        (None, {"n": 3}, {}),
-        (None, {"temperature": 0.5}, {}),
-        (None, {"max_length": 30}, {}),
-        (None, {}, {"train": {"overlong": {"limit": 4096}}}),
-    ],
-)
-async def test_misfit(ask, prompt, changes, settings):
-    prompt = prompt or training_problems(RUN)[0].id
-    with pytest.raises(ConfigError):
-        await ask(AgentExecutor(RUN.with_(**settings)), prompt, **changes)
-
-
-def test_settings_are_read_from_the_file_that_the_environment_names(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.delenv(RUN_FILE, raising=False)
-    with pytest.raises(ConfigError):
-        AgentExecutor()
-    (tmp_path / "run.toml").write_text('[environment]\nid = "arithmetic-solve"\n', encoding="utf-8")
-    monkeypatch.setenv(RUN_FILE, str(tmp_path / "run.toml"))
-    assert AgentExecutor().settings.environment.id == "arithmetic-solve"
-
-
-def test_prompts_and_flags(tmp_path):
-    flags = agent_file_flags(RUN, tmp_path / "prompts")
-    rows = [json.loads(line) for line in (tmp_path / "prompts" / "train.jsonl").read_text().splitlines()]
-    assert [row["input"] for row in rows] == [problem.id for problem in training_problems(RUN)][:12]
-    assert flags["--rollout.n_samples_per_prompt"] == [str(ROWS)]
-    assert flags["--algo.advantage.estimator"] == ["dr_grpo"]
-    assert flags["--train.num_episodes"] == ["1"]
-    assert flags["--data.prompt_dataset"] == [str(tmp_path / "prompts" / "train.jsonl")]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"pipeline": {"staleness": 1}},
-        {"segment_tokens": 8},
-        {"evaluation": {"every": 1}},
-        {"team": {"model": ["a", "b", "c"]}},
-        {"train": {"dmmpt_threshold": 0.9}},
-    ],
-)
-def test_what_only_the_launcher_does_is_refused(changes, tmp_path):
-    with pytest.raises(ConfigError):
-        agent_file_flags(RUN.with_(**changes), tmp_path / "prompts")
-    assert not (tmp_path / "prompts").exists()

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mars_env.errors import ConfigError, MissingExtra
-from mars_env.trainers.openrlhf import arguments
+from mars_env.errors import ConfigError
 from mars_env.trainers.openrlhf.command_line import as_words, flags_of
 
 
@@ -23,12 +22,3 @@ def test_each_key_is_the_flag_of_its_path():
 def test_what_no_flag_can_take_is_refused(value):
     with pytest.raises(ConfigError):
         flags_of({"actor": {"betas": value}})
-
-
-def test_without_openrlhf_an_error_says_what_to_install(monkeypatch):
-    def absent(name):
-        raise arguments.PackageNotFoundError(name)
-
-    monkeypatch.setattr(arguments, "distribution", absent)
-    with pytest.raises(MissingExtra):
-        arguments.parsed_arguments({})

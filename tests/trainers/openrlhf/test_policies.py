@@ -38,14 +38,6 @@ def test_resumes_from_the_newest_update_that_all_have_saved_whole(tmp_path):
     assert take_common_checkpoint([one, two]) == tag_of(10)
 
 
-def test_nothing_is_resumed_before_the_first_common_save(tmp_path):
-    fresh = tmp_path / "one" / "_actor"
-    assert take_common_checkpoint([fresh, tmp_path / "two" / "_actor"]) is None
-    one = saved(fresh, [2], 2)
-    two = saved(tmp_path / "two" / "_actor", [2], None)
-    assert take_common_checkpoint([one, two]) is None
-
-
 def test_checkpoints_of_different_runs_are_refused(tmp_path):
     one = saved(tmp_path / "one" / "_actor", [2, 4], 4)
     two = saved(tmp_path / "two" / "_actor", [6, 8], 8)

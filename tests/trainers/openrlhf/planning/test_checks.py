@@ -18,10 +18,6 @@ SETTINGS = MARSRL.with_(
 )
 
 
-def test_a_run_that_is_right():
-    assert check_launch(SETTINGS, arguments()) == {"policy": "Qwen/Qwen3-8B"}
-
-
 def test_all_that_is_wrong_is_reported_together(tmp_path):
     wrong = arguments(train__colocate_all=True, vllm__num_engines=2)
     changes = {"team": {"model": str(tmp_path / "nothing")}, "sampling": {"max_tokens": 2000}}
