@@ -144,3 +144,19 @@ def test_a_broken_game_is_one_sentence_with_its_name_and_line(function):
     name, first = function.__name__.replace("_", "-"), function.__code__.co_firstlineno
     places = [f"the game {name} (test_rules.py, line {line})" for line in range(first, first + 5)]
     assert str(caught.value).startswith((*places,))
+
+
+def test_a_game_that_continues_differently_when_it_is_replayed_is_named():
+    played = []
+
+    def counted(problem):
+        played.append(0)
+        yield ask("a", text=str(len(played)))
+        yield ask("a", text="")
+
+    rules = rules_of(counted)
+    state = rules.start(PROBLEM)
+    first, second = (rules.apply(state, Action("x"), None) for _ in range(2))
+    assert rules.current_agent(first) == "a_0"
+    with pytest.raises(ConfigError, match=r"the game counted \(test_rules.py, line \d+\)"):
+        rules.current_agent(second)

@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import gymnasium
 import pytest
 
 import mars_env
@@ -71,3 +72,20 @@ def test_a_copy_of_an_environment_goes_on_by_itself(env_id, copied):
     for one in (env, twin):  # the same problems are drawn from here on
         one.reset()
     assert env.problem == twin.problem
+
+
+def test_gymnasium_makes_environments_and_vectors_of_them():
+    env = gymnasium.make(
+        f"mars_env/{TEAM}-v0",
+        learner="solver_0",
+        partners={"verifier": lambda seen: "Correctness: Correct", "corrector": say_one},
+        rounds=1,
+    )
+    env.reset(seed=0)
+    assert env.step(r"\boxed{-1}")[1:3] == (0.0, True)
+    vector = gymnasium.make_vec("mars_env/arithmetic-solve-v0", num_envs=2)
+    observations, _ = vector.reset(seed=0)
+    assert len(set(observations["problem"])) == 2
+    vector.close()
+    with pytest.raises(ConfigError):
+        gymnasium.make(f"mars_env/{TEAM}-v0")

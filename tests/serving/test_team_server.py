@@ -264,3 +264,13 @@ try:
 except openai.APIConnectionError:
     print("gone")
 """
+
+
+async def test_keys_are_asked_for():
+    async with serving(keys=["first", "second"]) as server:
+        async with client(server, "second") as who:
+            assert (await ask(who)).choices
+        async with client(server, "third") as who:
+            with pytest.raises(openai.AuthenticationError):
+                await ask(who)
+        assert server.counters.snapshot().episodes == 1
