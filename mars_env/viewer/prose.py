@@ -97,6 +97,8 @@ def _formulas(text: str, formulas: Formulas) -> Iterator[Markup]:
         else:
             kind = Markup("math display" if display else "math")
             yield Markup('<span class="{}" title="{}">{}</span>').format(kind, written, formula)
+            if display and text.startswith("\n", end):  # it ends its own line
+                end += 1
         at = end
     yield escape(text[at:])
 
