@@ -199,7 +199,7 @@ def _changed(turn: Turn, tree: Tree, by_id: Mapping[str, Turn]) -> _Fold | None:
 
 
 def _feedback(turn: Turn, display: Display) -> Iterator[_Fold]:
-    """What agents may read of a turn's result, and what its grader says, which may have seen private tests."""
+    """What agents may read about a turn, and what its grader says, which may have seen private tests."""
     in_play = str(turn.info.get("feedback", ""))
     of_grader = turn.grade.feedback if turn.grade else ""
     if in_play:

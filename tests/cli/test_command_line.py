@@ -15,6 +15,7 @@ from rich.console import Console
 from rows import write_rows
 
 import mars_env
+from mars_env.cli import _command as command_of
 from mars_env.cli import doctor
 from mars_env.cli.options import loaded
 from mars_env.cli.progress import show_progress
@@ -31,6 +32,11 @@ def test_the_version_help_and_completion_are_there(call):
     assert "evaluate" in call("-h")[0]
     assert "--completions" in call("grade", "-h")[0]
     assert "--install-completion" in call("--help")[0]
+
+
+def test_a_paragraph_of_the_help_has_no_lines_of_its_own():
+    for name in ("audit", "record", "export"):
+        assert "\n" not in command_of(name).help.replace("\n\n", "")
 
 
 SOLVE = ["evaluate", "arithmetic-solve", "--agents", "scripted:4"]

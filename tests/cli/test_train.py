@@ -10,9 +10,11 @@ from tiny_team import tiny
 from typer.testing import CliRunner
 
 from mars_env.cli import app
-from mars_env.cli.train import USAGE
+from mars_env.cli.train import USAGE, entry
 from mars_env.errors import ConfigError, StoreError
 from mars_env.loggers import read_jsonl
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.tables import setting_rows
 
 REWARDS = '''
 """A random model solves nothing."""
@@ -270,5 +272,6 @@ def test_a_negative_number_of_steps_is_refused(folder):
     assert "steps" in refused("--steps=-1")
 
 
-def test_the_usage_fits_a_terminal_of_80_columns():
-    assert max(map(len, USAGE.splitlines())) <= 80
+def test_the_help_fits_a_terminal_of_80_columns():
+    texts = [USAGE, *map(entry, setting_rows(RunSettings()))]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 80

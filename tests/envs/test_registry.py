@@ -68,3 +68,8 @@ def test_a_reward_for_a_role_that_is_not_there_is_named():
         game(max_turns=1, roles=SOLVER, rewards={"judge": outcome})(one_try)
     with pytest.raises(ConfigError):
         mars_env.make("arithmetic-solve", rewards={"solvr": outcome})
+
+
+def test_a_name_that_other_libraries_have_is_suggested_as_it_is_here():
+    with pytest.raises(ConfigError, match="did you mean 'samples'"):
+        mars_env.evaluate("arithmetic-solve", agents=lambda seen: "4", n=2)

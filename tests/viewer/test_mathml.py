@@ -47,6 +47,8 @@ def test_texts_and_attributes_are_escaped():
 
 def test_brackets_grow_only_where_latex_lets_them():
     assert mathml("(x)").count('stretchy="false"') == 2
+    beside_a_binomial = mathml(r"\binom{n}{k} \equiv 0 \pmod{7}")
+    assert beside_a_binomial.count('stretchy="false"') == 2  # those of the modulus
     assert "false" not in mathml(r"\left(\frac12\right)") and "false" not in mathml(r"\binom{n}{k}")
 
 

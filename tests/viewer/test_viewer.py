@@ -14,7 +14,7 @@ from small_runs import ABOUT
 
 from mars_env.evaluation.compare import compare_trees
 from mars_env.evaluation.report import RunDescription, build_report
-from mars_env.types import Action
+from mars_env.types import Action, Grade, Problem, Tree, Turn
 from mars_env.viewer import Display, render_page, write_page
 
 
@@ -74,6 +74,26 @@ def test_turns_show_what_happened(run):
         "wrong broken misjudged",
         "right",
     ]
+
+
+def test_what_agents_may_read_is_told_from_what_the_grader_says():
+    grade = Grade.wrong("test 3 failed", feedback="private")
+    turn = Turn(
+        "p#0", "0", None, "", "coder_0", "", "p", Action("x"), grade, info={"feedback": "public", "call": 0}
+    )
+    texts = "".join(
+        Page(render_page([Tree("p#0", Problem("p", "?", {"tests": [1]}), (turn,))], title="A run")).texts
+    )
+    assert texts.index("Feedback in play") < texts.index("public") < texts.index("Feedback of the grader")
+    assert texts.index("Feedback of the grader") < texts.index("private") < texts.index("call: 0")
+    assert "feedback: public" not in texts  # nor among the notes
+
+
+def test_the_environment_stands_above_unless_it_is_the_title(run):
+    report = build_report(run, ABOUT)
+    for title, headline in (("A run", f"{ABOUT.title}, s: 3 problems"), (ABOUT.title, "s: 3 problems")):
+        page = render_page(run, title=title, report=report)
+        assert f'<p class="headline">{headline} x 2 samples' in page
 
 
 def test_unknown_and_faults_are_told_apart(episode):
