@@ -173,7 +173,7 @@ def _offline_if_unreachable(datasets: Any) -> Iterator[None]:
     if constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE or _hub_answers():
         yield
         return
-    flags = (constants, datasets.config)
+    flags: tuple[Any, Any] = (constants, datasets.config)
     for flag in flags:
         flag.HF_HUB_OFFLINE = True
     try:
@@ -185,7 +185,8 @@ def _offline_if_unreachable(datasets: Any) -> Iterator[None]:
 
 def _hub_answers() -> bool:
     """Whether the hub answers at all, in the time that its libraries wait for an answer."""
-    from huggingface_hub import constants, get_session
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
 
     try:
         get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
