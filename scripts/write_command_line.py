@@ -26,6 +26,11 @@ def cell(words):
     return " ".join(str(words or "").split()).replace("|", "\\|")
 
 
+def option(name):
+    """An option with its type; choices have no bars between them, which would divide a table's cell."""
+    return name.replace("|", ", ")
+
+
 def section(name):
     """One command: its arguments and options with what they mean."""
     command = _command(name)
@@ -35,7 +40,11 @@ def section(name):
     lines += [cell(command.help).replace("*", "\\*"), ""]
     rows = [each.get_help_record(context) for each in command.params if each.name != "help"]
     if rows:
-        lines += ["| option | meaning |", "|---|---|", *(f"| `{row[0]}` | {cell(row[1])} |" for row in rows)]
+        lines += [
+            "| option | meaning |",
+            "|---|---|",
+            *(f"| `{option(row[0])}` | {cell(row[1])} |" for row in rows),
+        ]
     return "\n".join(lines)
 
 

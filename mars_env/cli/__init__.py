@@ -62,6 +62,7 @@ def _command(name: str) -> Any:
     function = import_object(f"mars_env.cli.{_COMMANDS[name][0]}")
     text, _, arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n    ")
     entries = (parameter.partition(": ") for parameter in re.split(r"\n    (?=\w)", arguments))
+    text = re.sub(r"(?<=\S)\n(?=\S)", " ", text)  # a line's end is no end of a line on a terminal
     meaning = HELP | {argument: " ".join(meant.split()) for argument, _, meant in entries}
     one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     takes_settings = name == "train"

@@ -13,7 +13,9 @@ from mars_env.text import counted
 
 def check_rows(
     file: Annotated[Path, typer.Argument()],
-    advantage: Literal["group_normalised", "mean_centred", "leave_one_out", "any"] = "group_normalised",
+    advantage: Annotated[
+        Literal["group_normalised", "mean_centred", "leave_one_out", "any"], typer.Option(metavar="NAME")
+    ] = "group_normalised",
 ) -> None:
     """Check rows to train on, of this or another library.
 
@@ -22,7 +24,8 @@ def check_rows(
 
     Args:
         file: Rows of JSON; - is standard input.
-        advantage: How advantages follow from the rewards of a group; any: that is not checked.
+        advantage: How advantages follow from a group's rewards: group_normalised, mean_centred,
+            leave_one_out; any: not checked.
     """
     from mars_env.trainers.row_checks import check_rows as problems_of
 

@@ -48,7 +48,9 @@ def export(  # public edge: one parameter is one option of the command
     prompt: str | None = None,
     env_id: options.StoredEnv = None,
     set_: options.Settings = None,
-    advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] = "group_normalised",
+    advantage: Annotated[
+        Literal["group_normalised", "mean_centred", "leave_one_out"], typer.Option(metavar="NAME")
+    ] = "group_normalised",
 ) -> None:
     """Write a run as a data set for other trainers.
 
@@ -63,7 +65,7 @@ def export(  # public edge: one parameter is one option of the command
         least: Lowest reward of a right turn, for roles that are not graded.
         tokenizer: Decode the prompts that were read with this, as strings.
         prompt: my_module:my_prompt, a function of role and observation: text or messages.
-        advantage: How samples are compared in their groups.
+        advantage: How samples are compared in their groups: group_normalised, mean_centred or leave_one_out.
     """
     if tokenizer and prompt:
         raise ConfigError("--tokenizer and --prompt both make the prompts: give one of them")

@@ -38,7 +38,7 @@ HELP = {
     "agents": "The team: a SPEC, e.g. http://host:8000/v1#MODEL, or role=SPEC,role=SPEC (docs/agents.md).",
     "tools": "Tools for agents that name none: python, public_tests, my_module:my_tool, joined by +.",
     "problems": "Other problems: a set's name or a file; - is standard input.",
-    "fields": "Other names of a file's fields: id=NAME,problem=NAME,answer=NAME; id= numbers the problems.",
+    "fields": "Other names of a file's fields, e.g. problem=NAME,answer=NAME; id= numbers the problems.",
     "split": "Split of the set, e.g. train or test; each set has a default.",
     "limit": "Number of problems, from the first.",
     "set_": "Setting of the game, name=value, e.g. nodes=8.",

@@ -48,7 +48,9 @@ def compare(
 def view(
     run: Path,
     out: Path | None = None,
-    advantage: Literal["group_normalised", "mean_centred", "leave_one_out"] | None = None,
+    advantage: Annotated[
+        Literal["group_normalised", "mean_centred", "leave_one_out"] | None, typer.Option(metavar="NAME")
+    ] = None,
     following: Annotated[bool, typer.Option("--follow")] = False,
     port: int = 0,
 ) -> None:
@@ -56,7 +58,7 @@ def view(
 
     Args:
         out: Where to write the page; - is standard output.
-        advantage: Show each turn's advantage by this estimator.
+        advantage: Show each turn's advantage, as group_normalised, mean_centred or leave_one_out.
         following: Serve the page on this machine, and refresh it as episodes are finished.
         port: Of --follow; 0 is a free one.
     """

@@ -80,5 +80,8 @@ def train(
 def entry(row: tuple[str, str, str, str]) -> str:
     """A setting in the help: its path, type and default, and what it means."""
     path, kind, default, meaning = row
-    head = f"  {path}  ({kind})" + (f"  [{default}]" if default else "")
-    return f"{head}\n{textwrap.fill(meaning, 100, initial_indent=' ' * 6, subsequent_indent=' ' * 6)}"
+    head = f"{path}  ({kind})" + (f"  [{default}]" if default else "")
+    return "\n".join(
+        textwrap.fill(text, 80, initial_indent=first, subsequent_indent=" " * 6, break_on_hyphens=False)
+        for text, first in ((head, "  "), (meaning, " " * 6))
+    )

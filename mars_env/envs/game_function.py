@@ -38,6 +38,9 @@ GAMES: "dict[str, GameFunction]" = {}
 SCHEDULE = "schedule"
 """The setting that names a preset; the preset of this name is the one for training."""
 
+_USUAL_NAMES = {"n": "samples"}
+"""By a name that other libraries have: what it is here, where it is suggested."""
+
 Roles = Mapping[str, Any]
 """The class of the default agent, its name ``"module:Class"``, or None, by role or place."""
 
@@ -209,7 +212,7 @@ class GameFunction:
         for name in sorted({*names} - self.parameters):
             settings = self.parameters - {"kind"}
             they_are = f"its settings are {', '.join(sorted(settings))}" if settings else "it has none"
-            hint = suggestion(name, {*settings, *others})
+            hint = suggestion(_USUAL_NAMES.get(name, name), {*settings, *others})
             raise ConfigError(f"the game {self.name!r} has no setting {brief(name)}; {they_are}{hint}")
 
     def _validated(self, settings: Mapping[str, Any], kind: str) -> BaseModel:

@@ -16,7 +16,7 @@ from mars_env.evaluation.costs import Prices, price_of
 from mars_env.evaluation.trees import is_right, prompt_tokens, sampled_tokens, system_right
 from mars_env.loggers import Logger
 from mars_env.sync import end_tasks
-from mars_env.text import describe_error, logger
+from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Tree, Turn, Verdict
 
 log = logger(__name__)
@@ -211,7 +211,7 @@ def _shares(counts: Mapping[tuple[str, bool], int]) -> dict[str, Share]:
 def _kind(reason: str) -> str:
     """A reason without the place and the numbers in which those of one kind differ."""
     text = re.sub(r"^\S+ at turn \S+: ", "", " ".join(reason.split()))
-    return re.sub(r"[0-9]+(\.[0-9]+)*", "N", text)[:80] or "no reason given"
+    return one_line(re.sub(r"[0-9]+(\.[0-9]+)*", "N", text), 80) or "no reason given"
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ docs/problems.md says how each repository, revision and column name was checked 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -113,7 +114,10 @@ class HubSet:
         for name in files:
             place = f"hf://datasets/{self.repo}@{self.revision}/{name}"
             try:
-                data = datasets.load_dataset(self.builder, data_files=[place], split="train", streaming=True)
+                with _offline_if_unreachable(datasets):
+                    data = datasets.load_dataset(
+                        self.builder, data_files=[place], split="train", streaming=True
+                    )
                 for number, row in enumerate(data, 1):
                     yield f"{self.repo}/{name}, row {number}", row
             except Exception as error:  # the libraries underneath have many error types for "offline"
@@ -122,7 +126,8 @@ class HubSet:
     def _sized(self, datasets: Any, split: str, size: int) -> Iterator[tuple[str, Row]]:
         place = f"{self.repo} (revision {self.revision}, split {split})"
         try:
-            data = datasets.load_dataset(self.repo, self.config, split=split, revision=self.revision)
+            with _offline_if_unreachable(datasets):
+                data = datasets.load_dataset(self.repo, self.config, split=split, revision=self.revision)
         except Exception as error:  # as above
             raise _unreachable(f"{place} from the Hugging Face hub", error) from error
         if len(data) != size:
@@ -142,6 +147,39 @@ def _described() -> Any:
 def hub_set(name: str, convert: HubConvert) -> HubSet:
     """The set that ``data/hub.json`` describes under this name."""
     return HubSet(name=name, convert=convert, **_described()[name])
+
+
+@contextmanager
+def _offline_if_unreachable(datasets: Any) -> Iterator[None]:
+    """Within it, the hub's libraries read their cache alone if the hub does not answer one short request.
+
+    They would ask it again and again, for most of a minute, before they do so.
+    """
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE or _hub_answers():
+        yield
+        return
+    flags: tuple[Any, Any] = (constants, datasets.config)
+    for flag in flags:
+        flag.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        for flag in flags:
+            flag.HF_HUB_OFFLINE = False
+
+
+def _hub_answers() -> bool:
+    """Whether the hub answers at all, in the time that its libraries wait for an answer."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except Exception:  # of httpx, or in older versions of requests
+        return False
+    return True
 
 
 def _unreachable(what: str, error: Exception) -> ProblemError:

@@ -79,7 +79,7 @@ def _write(element: Element, pieces: list[str], attributes: Mapping[str, str] | 
     stacked = [child.attrib.get("linethickness") == "0" for child in children]
     for i, child in enumerate(children):
         # In LaTeX brackets grow by \left and \right, and around a binomial; in MathML by themselves.
-        plain = child.tag == "mo" and child.text in _BRACKETS and not child.attrib
+        plain = child.tag == "mo" and unescape(child.text or "") in _BRACKETS and not child.attrib
         flat = plain and not any(stacked[max(0, i - 1) : i + 2])
         if not _write(child, pieces, {"stretchy": "false"} if flat else None):
             return False

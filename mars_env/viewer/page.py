@@ -106,7 +106,7 @@ def render_page(
         tables=_tables(report, comparison),
         strip=summary.figures(whole, report) if whole else [],
         chart=summary.chart(whole),
-        headline=visible(report.headline.partition(";")[0]) if report else "",
+        headline=_headline(report, title) if report else "",
         version=version,
         figures=[(visible(caption), _data_uri(data)) for caption, data in figures],
         parts=[(visible(label), address) for label, address in parts],
@@ -221,6 +221,12 @@ def _data_uri(data: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
+def _headline(report: Report, title: str) -> str:
+    """What was played and how often; the environment's id, unless it is the page's title."""
+    about = report.headline.partition(";")[0]
+    return visible(about if report.title == title else f"{report.title}, {about}")
+
+
 def _tables(report: Report | None, comparison: Comparison | None) -> list[Mapping[str, Any]]:
     tables = []
     if comparison is not None:
@@ -260,7 +266,7 @@ def _tree(tree: Tree, number: int, how: Display) -> Mapping[str, Any]:
     }
     reference = tree.problem.reference
     if not isinstance(reference, str):
-        reference = json.dumps(reference, indent=1, default=str)
+        reference = f"```json\n{json.dumps(reference, indent=1, default=str)}"
     return {
         "id": visible(tree.id),
         "anchor": anchors[""],

@@ -96,7 +96,10 @@ def _formulas(text: str, formulas: Formulas) -> Iterator[Markup]:
             yield escape(text[found.start() : end])
         else:
             kind = Markup("math display" if display else "math")
-            yield Markup('<span class="{}" title="{}">{}</span>').format(kind, written, formula)
+            # A line's end within the block starts no further line.
+            line_end = "\n" if display and text.startswith("\n", end) else ""
+            end += len(line_end)
+            yield Markup('<span class="{}" title="{}">{}{}</span>').format(kind, written, formula, line_end)
         at = end
     yield escape(text[at:])
 

@@ -94,6 +94,7 @@ def _bar(place: int, counts: Counter[str], roles: Counter[str], rewards: Sequenc
     return {
         "x": _GAP + place * (_BAR + _GAP),
         "segments": segments,
+        "turns": f"{total:,}",
         "role": role[:10],
         "reward": "" if mean is None else f"{mean:.2f}",
         "title": f"Turn {place + 1}, {role}, {total:,} turns: {', '.join(words) or 'not graded'}",

@@ -79,10 +79,8 @@ def turn_view(
 ) -> Mapping[str, Any]:
     """A turn as the template shows it; `page` holds the prompts that stand above it."""
     grade = turn.grade
-    notes = [f"{k}: {v}" for k, v in turn.info.items() if k not in ("verdict", "malformed", "truncated")]
-    feedback = grade.feedback if grade else ""
-    read = _Fold("Feedback for the next agent", display.text(feedback)) if feedback else None
-    after = (_changed(turn, tree, by_id), read, _logprobs(turn.action.completions))
+    notes = [f"{k}: {v}" for k, v in turn.info.items() if k not in _SHOWN_ELSEWHERE]
+    after = (_changed(turn, tree, by_id), *_feedback(turn, display), _logprobs(turn.action.completions))
     return {
         "id": visible(turn.id),
         "agent": visible(turn.agent),
@@ -200,6 +198,16 @@ def _changed(turn: Turn, tree: Tree, by_id: Mapping[str, Turn]) -> _Fold | None:
     return _Fold(f"Changes to {visible(before.agent)}'s turn {visible(before.id)}", html)
 
 
+def _feedback(turn: Turn, display: Display) -> Iterator[_Fold]:
+    """What agents may read about a turn, and what its grader says, which may have seen private tests."""
+    in_play = str(turn.info.get("feedback", ""))
+    of_grader = turn.grade.feedback if turn.grade else ""
+    if in_play:
+        yield _Fold("Feedback in play", display.text(in_play))
+    if of_grader and of_grader != in_play:
+        yield _Fold("Feedback of the grader", display.text(of_grader))
+
+
 def _program(turn: Turn, tree: Tree) -> str:
     """The program in a turn's text where programs are asked for; otherwise the text."""
     program, _ = extract_program(turn.text, *asked_names(tree.problem.reference))
@@ -221,4 +229,5 @@ def _logprobs(completions: Sequence[Completion]) -> _Fold | None:
     return _Fold("Log-probabilities", Markup.escape(note), points=points)
 
 
+_SHOWN_ELSEWHERE = frozenset(("verdict", "malformed", "truncated", "feedback"))
 _ROLE_CLASSES = {"solver": "solver", "verifier": "verifier", "corrector": "corrector", "coder": "solver"}

@@ -9,8 +9,11 @@ from tiny_team import tiny
 from typer.testing import CliRunner
 
 from mars_env.cli import app
+from mars_env.cli.train import USAGE, entry
 from mars_env.errors import ConfigError, StoreError
 from mars_env.loggers import read_jsonl
+from mars_env.trainers.recipes import RunSettings
+from mars_env.trainers.tables import setting_rows
 
 REWARDS = '''
 """A random model solves nothing."""
@@ -185,3 +188,8 @@ def test_a_dry_run_says_what_the_credit_rule_needs_and_rejects_what_lacks_it(fol
         called("arithmetic-solve-verify-correct", *dry, "--credit", "c3", "--rollouts", "own")
     with pytest.raises(ConfigError):
         called("arithmetic-solve-verify-correct", *dry, "--credit", "mars2")
+
+
+def test_the_help_fits_a_terminal_of_80_columns():
+    texts = [USAGE, *map(entry, setting_rows(RunSettings()))]
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 80

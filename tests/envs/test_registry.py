@@ -60,3 +60,8 @@ def test_the_same_name_again_replaces_a_game_and_an_id_names_its_own():
         mars_env.register("arithmetic-solve", problems="arithmetic", game=first)
     with pytest.raises(ConfigError):
         mars_env.register("other-sums", problems="arithmetic", game=one_try)
+
+
+def test_a_name_that_other_libraries_have_is_suggested_as_it_is_here():
+    with pytest.raises(ConfigError, match="did you mean 'samples'"):
+        mars_env.evaluate("arithmetic-solve", agents=lambda seen: "4", n=2)

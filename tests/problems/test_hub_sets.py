@@ -1,6 +1,10 @@
 """The real sets, read from local files of the hub's schemas; the rows are made up."""
 
+import asyncio
+
 import pytest
+from aiohttp import web
+from http_app import served
 from hub_rows import MATHEMATICS as ROWS
 from rows import write_rows
 
@@ -76,6 +80,7 @@ def test_datasets_rows_go_through_the_same_conversion(name, tmp_path, monkeypatc
         return original("parquet", data_files=files, split=split, cache_dir=str(tmp_path / "cache"))
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:1")
     hub_set = MATH_SETS[name]
     with pytest.raises(ProblemError):
         load_problems(name)
@@ -100,5 +105,34 @@ def test_no_network_is_one_clear_sentence(monkeypatch, name):
         raise ConnectionError("Couldn't reach the hub\nand a long trace of retries")
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(ProblemError):
         load_problems(name)
+
+
+async def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch):
+    """Then its libraries read their cache alone; if it answers, whatever that is, they ask it themselves."""
+    datasets = pytest.importorskip("datasets", reason="the hub needs the extra 'datasets'")
+    import huggingface_hub
+
+    offline, requests = [], []
+
+    def load_dataset(*args, **kwargs):
+        offline.append((datasets.config.HF_HUB_OFFLINE, huggingface_hub.is_offline_mode()))
+        raise ConnectionError("not in the cache")
+
+    async def forbidden(request):
+        requests.append(request.method)
+        return web.Response(status=403)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    async with served({"HEAD /": forbidden}) as url:
+        for name in ("aime25", "humaneval"):  # as a split, and as files
+            monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
+            with pytest.raises(ProblemError):
+                await asyncio.to_thread(load_problems, name)
+            monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:1")
+            with pytest.raises(ProblemError):
+                load_problems(name)
+    assert offline == [(False, False), (True, True)] * 2 and requests == ["HEAD"] * 2
+    assert not datasets.config.HF_HUB_OFFLINE and not huggingface_hub.is_offline_mode()

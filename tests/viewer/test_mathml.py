@@ -32,6 +32,13 @@ def test_texts_and_attributes_are_escaped():
     assert "url" not in mathml(r"\color{url(http://a)}x")
 
 
+def test_brackets_grow_only_where_latex_lets_them():
+    assert mathml("(x)").count('stretchy="false"') == 2
+    beside_a_binomial = mathml(r"\binom{n}{k} \equiv 0 \pmod{7}")
+    assert beside_a_binomial.count('stretchy="false"') == 2  # those of the modulus
+    assert "false" not in mathml(r"\left(\frac12\right)") and "false" not in mathml(r"\binom{n}{k}")
+
+
 def test_a_page_parses_only_so_much():
     formulas = limited(mathml, 10)
     assert formulas("x" * 6, False) and formulas("y" * 6, False) is None and formulas("z" * 4, False)

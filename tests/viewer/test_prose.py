@@ -52,6 +52,11 @@ def test_programs_have_colours_and_formulas_in_them_are_none():
     assert html.count("<math") == 1 and "```" not in html
 
 
+def test_no_empty_line_follows_a_formula_in_a_line_of_its_own():
+    html = str(prose("So\n\\[x\\]\nis $y$\nhere"))
+    assert re.sub(r"<span.*?</span>", "F", html, flags=re.DOTALL) == "So\nFis F\nhere"
+
+
 MARKS = [*'$\nx}" 5', "$$", "\\[", "\\]", "\\(", "\\)", "```", "~~~", "<b>", "\\boxed{"]
 TEXTS = st.lists(st.sampled_from(MARKS) | st.text(max_size=4), max_size=40).map("".join)
 
@@ -60,7 +65,9 @@ TEXTS = st.lists(st.sampled_from(MARKS) | st.text(max_size=4), max_size=40).map(
 @given(TEXTS)
 def test_no_text_becomes_markup_or_is_lost(text):
     html = str(prose(text))
-    html = re.sub(r'<span class="math[^"]*" title="([^"]*)">.*?</math></span>', r"\1", html, flags=re.DOTALL)
+    html = re.sub(
+        r'<span class="math[^"]*" title="([^"]*)">.*?</math>(\n?)</span>', r"\1\2", html, flags=re.DOTALL
+    )
     spans = re.findall(r'<span class="\w+">', html)
     assert set(re.findall(r"<[^>]*>", html)) <= {'<code class="program">', "</code>", "</span>", *spans}
     seen = unescape(re.sub(r"<[^>]*>", "", html))

@@ -14,7 +14,7 @@ from small_runs import ABOUT
 
 from mars_env.evaluation.compare import compare_trees
 from mars_env.evaluation.report import RunDescription, build_report
-from mars_env.types import Action
+from mars_env.types import Action, Grade, Problem, Tree, Turn
 from mars_env.viewer import Display, render_page, write_page
 
 
@@ -55,6 +55,57 @@ def test_any_text_leaves_the_page_well_formed(text):
     turn = replace(tree.turns[0], action=Action(text))
     page = Page(render_page([replace(tree, turns=(turn, *tree.turns[1:]))], title=text))
     assert page.tags.count("script") == 1
+
+
+def test_turns_show_what_happened(run):
+    text = render_page(run, title="A run", report=build_report(run, ABOUT))
+    for expected in (
+        "says Wrong, rightly", "says Wrong, wrongly", "says Correct, wrongly", "malformed", "cut off",
+        "team&#39;s answer", "reward 1", "10 tokens", "The statement of p1.", "s: 3 problems x 2 samples",
+        "First attempt right", "not the reference",
+    ):  # fmt: skip
+        assert expected in text, expected
+    tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
+    assert tags == [
+        "right fixed",
+        "right",
+        "wrong misjudged",
+        "right fixed cut",
+        "wrong broken misjudged",
+        "right",
+    ]
+
+
+def test_what_agents_may_read_is_told_from_what_the_grader_says():
+    grade = Grade.wrong("test 3 failed", feedback="private")
+    turn = Turn(
+        "p#0", "0", None, "", "coder_0", "", "p", Action("x"), grade, info={"feedback": "public", "call": 0}
+    )
+    text = render_page([Tree("p#0", Problem("p", "?", {"tests": [1]}), (turn,))], title="A run")
+    order = ("Feedback in play", "public", "Feedback of the grader", "private", "call: 0")
+    places = [text.index(words, text.index(order[0])) for words in order]
+    assert places == sorted(places) and "feedback: public" not in text  # nor among the notes
+
+
+def test_the_environment_stands_above_unless_it_is_the_title(run):
+    report = build_report(run, ABOUT)
+    for title, headline in (("A run", f"{ABOUT.title}, s: 3 problems"), (ABOUT.title, "s: 3 problems")):
+        page = render_page(run, title=title, report=report)
+        assert f'<p class="headline">{headline} x 2 samples' in page
+
+
+def test_unknown_and_faults_are_told_apart(episode):
+    unknown = episode("p", 0, "S?")
+    unknown = replace(unknown, turns=(replace(unknown.turns[0], reward=None),))
+    text = render_page([unknown, episode("q", 0, "S+", fault="server gone")], title="t")
+    assert (
+        '<span class="badge unknown">unknown</span>' in text
+        and "reward unknown" in text
+        and "reward None" not in text
+    )
+    tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
+    assert tags == ["unknown graded-unknown", "fault"]
+    assert "Not finished: server gone" in text
 
 
 def test_branches_nest_and_episodes_do_not(run):
