@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.grading.math.judge import without_label
-from mars_env.grading.math.spelled import in_digits, spelled_number
+from mars_env.grading.math.spelled import date, in_digits, spelled_number
 
 ONES = [
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -42,3 +42,16 @@ def test_ordinals():
 @given(st.text(alphabet=st.sampled_from(list("(ABC) 12.:\\\\{}$-theansweri是答案")), max_size=60))
 def test_labels_only_shorten(text):
     assert len(without_label("7", text)) <= len(text)
+
+
+def test_parts():
+    for words, value in (("one third", "1/3"), ("two thirds", "2/3"), ("two halves", "1"), ("half", "1/2")):
+        assert str(spelled_number(words)) == value
+    for words in ("two third", "two half", "one thirds", "zero halves", "and two", "two and", "and"):
+        assert spelled_number(words) is None
+
+
+def test_dates():
+    assert date("4th of July") == date("July 4") == date("jul 4") == {"month": "jul", "day": "4"}
+    assert date("July 4, 1776")["year"] == "1776" and date("Monday, 4 July")["weekday"] == "monday"
+    assert not date("4 July or 5 July") and not date("May") and not date("x" * 100)
