@@ -172,8 +172,7 @@ def _offline_if_unreachable(datasets: Any) -> Iterator[None]:
 
 def _hub_answers() -> bool:
     """Whether the hub answers at all, in the time that its libraries wait for an answer."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import constants, get_session
 
     try:
         get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
