@@ -10,7 +10,7 @@ from mars_env.evaluation.costs import money
 from mars_env.evaluation.report import Report
 from mars_env.evaluation.tables import interval, number_text
 from mars_env.evaluation.trees import is_right, judged_turn, sampled_tokens
-from mars_env.text import one_line, visible
+from mars_env.text import counted, one_line, visible
 from mars_env.types import Tree, Turn
 from mars_env.viewer.drawing import templates
 
@@ -19,7 +19,7 @@ _METRICS = {
     "solver_accuracy": "First attempt right",
     "gain": "System minus first",
 }
-_MAX_PLACES = 24
+_MAX_BARS = 32
 _BAR, _GAP, _HEIGHT = 34, 14, 72
 
 
@@ -55,47 +55,48 @@ def figures(trees: Sequence[Tree], report: Report | None) -> list[tuple[str, str
 
 
 def chart(trees: Iterable[Tree]) -> Markup | None:
-    """A bar for each place of an episode, first turn first: right and wrong turns, and the mean reward.
+    """A bar for each place of an episode and each role there: right and wrong turns, and the mean reward.
 
     None where no place was graded, or where there is only one.
     """
-    counts: dict[int, Counter[str]] = defaultdict(Counter)
-    roles: dict[int, Counter[str]] = defaultdict(Counter)
-    rewards: dict[int, list[float]] = defaultdict(list)
+    counts: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
+    rewards: dict[tuple[int, str], list[float]] = defaultdict(list)
     for tree in trees:
         by_id = {turn.id: turn for turn in tree.turns}
         for turn in tree.turns:
-            place = turn.id.count(".")
-            if place < _MAX_PLACES:
-                counts[place][outcome(turn, by_id)] += 1
-                roles[place][turn.role] += 1
-                if turn.reward is not None:
-                    rewards[place].append(turn.reward)
-    if len(counts) < 2 or not any(set(count) - {""} for count in counts.values()):
+            place = turn.id.count("."), turn.role
+            counts[place][outcome(turn, by_id)] += 1
+            if turn.reward is not None:
+                rewards[place].append(turn.reward)
+    if len({place for place, _ in counts}) < 2 or not any(set(count) - {""} for count in counts.values()):
         return None
-    bars = [_bar(place, counts[place], roles[place], rewards[place]) for place in sorted(counts)]
+    places = sorted(counts)[:_MAX_BARS]
+    bars = [
+        {"x": _GAP + i * (_BAR + _GAP), **_bar(place, counts[place], rewards[place])}
+        for i, place in enumerate(places)
+    ]
     width = len(bars) * (_BAR + _GAP) + _GAP
     return Markup(
         templates.get_template("chart.svg.jinja").render(bars=bars, width=width, height=_HEIGHT, bar=_BAR)
     )
 
 
-def _bar(place: int, counts: Counter[str], roles: Counter[str], rewards: Sequence[float]) -> dict[str, Any]:
+def _bar(place: tuple[int, str], counts: Counter[str], rewards: Sequence[float]) -> dict[str, Any]:
     total, top, segments = counts.total(), 0.0, []
     for kind in ("right", "wrong", "unknown", ""):
         size = _HEIGHT * counts[kind] / total
         if size:
             segments.append({"kind": kind or "none", "y": f"{top:.1f}", "size": f"{size:.1f}"})
         top += size
-    role = visible(one_line(roles.most_common(1)[0][0], 20))
+    number, role = place[0] + 1, visible(one_line(place[1], 20))
     words = [f"{counts[kind]:,} {kind}" for kind in ("right", "wrong", "unknown") if counts[kind]]
     mean = sum(rewards) / len(rewards) if rewards else None
     words += [f"mean reward {mean:.3f}"] if mean is not None else []
     return {
-        "x": _GAP + place * (_BAR + _GAP),
         "segments": segments,
         "turns": f"{total:,}",
         "role": role[:10],
+        "place": number,
         "reward": "" if mean is None else f"{mean:.2f}",
-        "title": f"Turn {place + 1}, {role}, {total:,} turns: {', '.join(words) or 'not graded'}",
+        "title": f"Turn {number}, {role}, {counted(total, 'turn')}: {', '.join(words) or 'not graded'}",
     }

@@ -16,6 +16,7 @@ from mars_env.evaluation.compare import compare_trees
 from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.types import Action, Grade, Problem, Tree, Turn
 from mars_env.viewer import Display, render_page, write_page
+from mars_env.viewer.summary import chart
 
 
 def test_hostile_output_is_only_text():
@@ -139,3 +140,10 @@ def test_long_texts_keep_their_beginning_and_their_end(episode):
     text = render_page([tree], title="t", display=Display(max_characters=1000, formulas=lambda *_: None))
     assert "begin $q$" in text and " end</pre>" in text and "characters left out" in text
     assert len(text) < 30_000
+
+
+def test_roles_that_act_at_one_place_have_a_bar_each(episode):
+    bars = str(chart([episode("p", 0, "S+ Vc Vc"), episode("q", 0, "S- Vw C+ Vc")]))
+    for title in ("Turn 3, corrector, 1 turn: 1 right", "Turn 3, verifier, 1 turn: 1 right"):
+        assert title in bars
+    assert bars.count("<g>") == 5

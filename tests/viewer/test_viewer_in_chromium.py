@@ -105,7 +105,7 @@ def test_a_way_through_a_run(opened):
     page.select_option("#outcome", "")
     page.select_option("#order", "")
     chart = page.locator("svg.chart")
-    assert chart.locator("g").count() == 4 and "solver" in chart.text_content()
+    assert chart.locator("g").count() >= 4 and "solver" in chart.text_content()
     assert page.locator("details.tree .statement math").count() > 0
 
     # A search: its picture, whose circles lead to the turns.
