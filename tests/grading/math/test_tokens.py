@@ -19,3 +19,9 @@ def test_long_gaps_before_remarks_take_linear_time(word):
     started = time.process_time()
     tidy(word + " " * 9_000 + "x")
     assert time.process_time() - started < 4
+
+
+def test_commas_group_thousands_outside_brackets_only():
+    assert texts("1,024") == ["1024"]
+    assert texts("(1,024)") == ["(", "1", ",", "024", ")"]
+    assert texts("1,024", commas=False) == ["1", ",", "024"]
