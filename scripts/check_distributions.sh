@@ -38,7 +38,7 @@ cd "$place/clone"
 must_import_from "$place/in-clone" "$place/clone"
 # Links can matter to what walks over folders or names them: which modules are found (every test module and every
 # doctest is imported), which layers they form, what the pages link to, and what is packed.
-clone_tests=(tests/docs/test_architecture.py tests/docs/test_pages.py::test_links_between_pages_lead_somewhere
+clone_tests=(tests/docs/test_pages.py::test_links_between_pages_lead_somewhere
     tests/house/test_package.py tests/house/test_lazy_names.py)
 "$place/in-clone/bin/python" -m pytest --collect-only -qq >"$place/collected" || { tail -40 "$place/collected"; exit 1; }
 "$place/in-clone/bin/python" -m pytest -n auto -q "${clone_tests[@]}"
