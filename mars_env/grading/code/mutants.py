@@ -67,7 +67,8 @@ def emptied(source: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, _FUNCTION):
             node.body = [ast.Pass()]
-    tree.body = [node for node in tree.body if isinstance(node, (*_FUNCTION, ast.ClassDef))]
+    definitions = (*_FUNCTION, ast.ClassDef, ast.Import, ast.ImportFrom)
+    tree.body = [node for node in tree.body if isinstance(node, definitions)]
     return ast.unparse(tree)
 
 
