@@ -9,7 +9,8 @@ from studies.overview import STUDIES
 
 SOME = {  # the others differ in numbers
     "credit": ("arithmetic, balance", "sums, majority", "search, tree-shaped"),
-    "marsrl_robustness": ("poor, shared chains", "poor, 4x2, kl", "good, all"),
+    "marsrl": ("solver", "separate all", "none, check forced", "before habits", "all, continued"),
+    "marsrl_robustness": ("poor, 4x2, kl", "good, all"),
     "mars2": ("heterogeneous",),
     "mars2_choice": ("heterogeneous",),
     "marsrl_refining": ("trained", LONGER),
