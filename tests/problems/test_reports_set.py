@@ -14,9 +14,9 @@ from mars_env.problems.reports import DIVISIONS
 def test_each_company_has_a_report_of_each_division_and_year(split):
     for problem in load_problems("reports", n=50, split=split):
         documents = documents_of(problem)
-        told = [re.findall(r"division (\w+), report on the year (\d+)", text) for text in documents]
-        assert all(len(each) == 1 for each in told) and len({*map(tuple, told)}) == 5 * len(DIVISIONS)
-        assert len({year for [(_, year)] in told}) == 5
+        figures = [re.findall(r"division (\w+), report on the year (\d+)", text) for text in documents]
+        assert all(len(each) == 1 for each in figures) and len({*map(tuple, figures)}) == 5 * len(DIVISIONS)
+        assert len({year for [(_, year)] in figures}) == 5
         assert all(text.startswith(problem.metadata["company"]) for text in documents)
         others = documents_of(problem, "other_documents")
         assert len(others) == len(documents) and problem.metadata["company"] not in " ".join(others)
