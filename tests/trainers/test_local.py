@@ -118,9 +118,11 @@ def test_uniform_groups_count_in_the_denominators(toy, groups, way, share, kl):
     )
     assert beside["grad_norm"] == pytest.approx(share * alone["grad_norm"], rel=1e-4)
     trained = 1 if way == "drop" or not kl else 8  # metrics are of the rows that have a gradient
-    assert [beside[n] for n in ("completions", "tokens")] == [
-        trained * alone[n] for n in ("completions", "tokens")
-    ]
+    assert set(beside) == set(alone)
+    for name in ("completions", "tokens"):
+        assert beside[name] == trained * alone[name]
+    for name in {"ratio", "clipped", "entropy", "rollout_gap", "kl"} & set(alone):
+        assert beside[name] == pytest.approx(alone[name], rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("ratio", ["token", "sequence"])
