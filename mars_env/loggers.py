@@ -3,11 +3,10 @@
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
-
-from rich.console import Console
 
 from mars_env.errors import MissingExtra, StoreError
 from mars_env.files import jsonl_rows, write_atomically, writing
@@ -37,25 +36,21 @@ class Logger(Protocol):
 
 
 class ConsoleLogger(Logger):
-    """One line a step: rewards by role, what was kept, loss, entropy, gradient norm.
+    """Prints one line a step: rewards by role, what was kept, loss, entropy, gradient norm.
 
-    Several policies have a line each.
+    Several policies have a line each. It prints to standard output, which a live display takes up.
 
     Example:
-        >>> logger = ConsoleLogger(Console(width=60, force_terminal=False, color_system=None))
-        >>> logger.log(3, {"role/solver/reward": 0.5, "policy/mars/loss": 0.01, "policy/mars/lr": 1e-6})
+        >>> ConsoleLogger().log(3, {"role/solver/reward": 0.5, "policy/mars/loss": 0.01})
         step 3  solver reward 0.500  mars loss 0.010
     """
 
     SHOWN = ("reward", "loss", "entropy", "grad_norm", "rollout_gap")
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console()
-
     def start(self, step: int) -> None:
         """Print where a resumed run continues."""
         if step:
-            self.console.print(f"continuing after step {step}", highlight=False)
+            self._write(f"continuing after step {step}")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Print the line, or lines."""
@@ -80,8 +75,11 @@ class ConsoleLogger(Logger):
             parts.append(f"rewards differ in {differ:.0f} of {groups:.0f} groups")
         if "seconds/waited" in values:
             parts.append(f"{values['seconds/waited']:.1f} + {values['seconds/update']:.1f} s")
-        text = "\n".join(["  ".join(parts), *lines])
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._write("\n".join(["  ".join(parts), *lines]))
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
 
 class JsonlLogger(Logger):

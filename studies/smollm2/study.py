@@ -228,7 +228,7 @@ class Training:
             recipe.marsrl.with_(
                 seed=self.seed, out=str(self.place / "rewarded"), checkpoint_every=recipe.checkpoint_every
             ),
-            loggers=[JsonlLogger(self.place / "rewarded.jsonl"), ConsoleLogger(console)],
+            loggers=[JsonlLogger(self.place / "rewarded.jsonl"), ConsoleLogger()],
         )
 
     async def played(self, arm: str, schedule: Mapping[str, Any], samples: int) -> list[Tree]:
