@@ -22,6 +22,8 @@ from mars_env.text import describe_error
 from mars_env.types import Observation
 
 _ACTION = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+_WAITING = 16
+"""Messages of a client that may wait for their answers; beyond, nothing more is read from it."""
 
 
 class OpenEnvSession:
@@ -127,20 +129,22 @@ class OpenEnvServer:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         session = await asyncio.to_thread(self._new_session)
-        turn = asyncio.Lock()
-        async with asyncio.TaskGroup() as answers:
+        messages: asyncio.Queue[str | None] = asyncio.Queue(_WAITING)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_answer(socket, messages, session))
             async for each in socket:  # also while an action is played, since that answers the client's pings
                 if each.type is not WSMsgType.TEXT:
                     break
-                answers.create_task(_answer(socket, each.data, session, turn))
+                await messages.put(each.data)
+            await messages.put(None)
         return socket
 
 
 async def _answer(
-    socket: web.WebSocketResponse, text: str, session: OpenEnvSession, turn: asyncio.Lock
+    socket: web.WebSocketResponse, messages: asyncio.Queue[str | None], session: OpenEnvSession
 ) -> None:
-    """Answer a message after those before it, unless the client has gone meanwhile."""
-    async with turn:
+    """Answer messages one after the other, also when the client has gone, until None or a "close"."""
+    while (text := await messages.get()) is not None:
         try:
             message = plain_json(text)
         except UNREADABLE as error:
@@ -148,7 +152,7 @@ async def _answer(
         else:
             if isinstance(message, dict) and message.get("type") == "close":
                 await socket.close()
-                return
+                continue
             answer = await asyncio.to_thread(session.handle, message)
         with suppress(ConnectionResetError):
             await socket.send_json(answer)

@@ -118,3 +118,20 @@ async def test_who_leaves_while_a_partner_thinks_leaves_no_error(thinking, caplo
         async with http.ws_connect(f"{url}/ws") as socket:
             await exchange(socket, type="reset")
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_more_messages_than_may_wait_are_answered_in_their_order(thinking):
+    url, free = thinking
+    async with (
+        asyncio.timeout(PATIENCE),
+        aiohttp.ClientSession() as http,
+        http.ws_connect(f"{url}/ws") as socket,
+    ):
+        await exchange(socket, type="reset")
+        await socket.send_json({"type": "step", "data": {"text": "?"}})
+        for number in range(50):
+            await socket.send_json({"type": f"dance {number}"})
+        free.set()
+        answers = [await socket.receive_json() for _ in range(51)]
+        assert answers[0]["data"]["done"]
+        assert [str(n) in answer["data"]["message"] for n, answer in enumerate(answers[1:])] == [True] * 50
