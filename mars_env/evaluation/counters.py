@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mars_env.evaluation.costs import Prices, price_of
+from mars_env.evaluation.statistics import student_t
 from mars_env.evaluation.trees import is_right, prompt_tokens, sampled_tokens, system_right
 from mars_env.loggers import Logger
 from mars_env.sync import end_tasks
@@ -38,15 +39,16 @@ class Share(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95% interval, as if all cases were independent; a report's is over problems.
+        """Wilson's 95% interval with Student's t: a report's, if each case is a problem of its own.
 
         Example:
-            >>> [round(bound, 3) for bound in Share(5, 10).interval]
-            [0.237, 0.763]
+            >>> [round(bound, 3) for bound in Share(0, 10).interval]
+            [0.0, 0.339]
         """
-        z, n, p = 1.959964, self.cases, self.value
-        middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-        half = z / (1 + z**2 / n) * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
+        n, p = self.cases, self.value
+        t = float(student_t(n))
+        middle = (p + t**2 / (2 * n)) / (1 + t**2 / n)
+        half = t / (1 + t**2 / n) * (p * (1 - p) / n + t**2 / (4 * n**2)) ** 0.5
         return max(0.0, middle - half), min(1.0, middle + half)
 
 

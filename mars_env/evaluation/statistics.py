@@ -121,13 +121,18 @@ def _estimated(
     return value, low, high
 
 
+def student_t(problems: ArrayLike) -> Array:
+    """Student's quantile of the intervals, for so many problems."""
+    return np.asarray(stats.t.ppf(0.5 + LEVEL / 2, np.maximum(np.asarray(problems) - 1, 1)), dtype=np.float64)
+
+
 def _interval(
     value: Array, error: Array, problems: NDArray[np.int64], scale: Scale, bounds: tuple[float, float]
 ) -> tuple[Array, Array]:
     """The interval around a value with a bootstrap standard error (see the module's text)."""
     # A resample of n problems spreads by (n - 1) / n too little.
     error = error * np.sqrt(problems / np.maximum(problems - 1, 1))
-    t = np.asarray(stats.t.ppf(0.5 + LEVEL / 2, np.maximum(problems - 1, 1)), dtype=np.float64)
+    t = student_t(problems)
     constant = ~(error > 1e-9 * np.maximum(np.abs(value), 1e-3))
     safe = np.where(constant, 1.0, error)
     if scale == "rate":
