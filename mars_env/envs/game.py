@@ -25,15 +25,9 @@ from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, T
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """Rules, and how their turns are judged and rewarded.
+    """Rules, and how their turns are judged and rewarded; the parts are those of `mars_env.game`.
 
     Attributes:
-        rules: Who acts when, on what.
-        grader: Judges what the rules submit.
-        rewards: Step rewards by role; other roles get the score of their grade.
-        team_reward: Rewards that need the whole tree, given when it is finished.
-        grower: Makes what decides how a tree grows in play and evaluation.
-        visibility: What agents and searches may see of judgements; None for nothing.
         grading_timeout: Seconds that a grader may take; after them the grade is UNKNOWN. Generous, since a
             verdict may have to wait behind thousands of others.
         turn_timeout: Seconds that an agent may take for a turn; after them its tree has a fault.
@@ -203,5 +197,4 @@ def as_grader(value: Any) -> Grader | None:
 
 
 def _part(value: Any) -> Any:
-    """A part of a game, or the object that its name stands for."""
     return import_object(value) if isinstance(value, str) else value

@@ -59,7 +59,7 @@ async def conclude(
 ) -> tuple[Tree, Mapping[str, float | None]]:
     """The finished tree with its final choice, and its team rewards, which are not in it yet.
 
-    A tree with a fault has no answer. The grower has `proposed` one; a search's selection may choose another.
+    The grower has `proposed` an answer; a search's selection may choose another. With a fault there is none.
     """
     return await game.team_rewarded(tree if tree.fault else await _chosen(game, tree, proposed, seed))
 

@@ -29,7 +29,7 @@ def judged_turn(path: Sequence[Turn]) -> Turn | None:
 def agreement(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
     """``1[verdict agrees with the correctness of the solution it judged]`` (Verifier); None if UNKNOWN.
 
-    A malformed verdict agrees with nothing. In play it accepts nothing, either.
+    A malformed verdict agrees with nothing.
     """
     judged = judged_turn(path)
     if judged is None or judged.grade is None or judged.grade.verdict is Verdict.UNKNOWN:

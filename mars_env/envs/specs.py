@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 class EnvSpec:
     """What is asked for: a problem set, a game, and parts that replace those of the game.
 
-    One value for `mars_env.make`, whose arguments have these names, for `evaluate`, training, the command
-    line and worker processes. Parts named by a string (``"module:attribute"``) travel anywhere. `problems` is
-    a set's name or a file, empty where they come from elsewhere; `module` is imported first, to register what
-    is the user's own; `turn_timeout` is in seconds.
+    Parts named by a string (``"module:attribute"``) travel to any process. `problems` is a set's name or a
+    file, empty where they come from elsewhere; `module` is imported first, to register what is the user's
+    own; `turn_timeout` is in seconds.
     """
 
     problems: str

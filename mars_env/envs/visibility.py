@@ -48,8 +48,7 @@ _HOW_TO_RUN = {
 """Fields of a code problem's reference that say how its tests are run; all others are secret."""
 
 EXAMPLES = "examples"
-"""Key of a problem's metadata: the tests of a question that has no reference, in the form of one. All are
-public."""
+"""Key of a problem's metadata: tests, all public, of a question without a reference, in the form of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +58,8 @@ class Visibility:
     Attributes:
         sees: Where search scores and feedback come from.
         grader: Gives the search grade; None where that is the grade itself.
-        selection: Makes the final choice among the nodes with the highest search score; None where nothing is
-            searched, and only feedback is visible.
+        selection: Makes the final choice; None where nothing is searched, and only feedback is visible.
         oracle: Whether an evaluation may see the grade.
-
     """
 
     sees: Sees
@@ -182,8 +179,8 @@ def next_state(
 ) -> State:
     """The state after a turn, with its feedback where that is visible; `note` is the rules' own, if at hand.
 
-    Feedback comes from the search grade by `search_record`. A game gets the grade too, and its contract
-    (`mars_env.testing.check_game`) forbids that any observation depends on it.
+    A game gets the grade too; its contract (`mars_env.testing.check_game`) forbids that an observation
+    depends on it.
     """
     after = rules.apply(state, turn.action, turn.grade, note)
     return after if visibility is None else rules.with_feedback(after, str(turn.info.get("feedback", "")))
