@@ -34,17 +34,13 @@ def no_session(observation: Observation) -> AbstractAsyncContextManager[None]:
 
 @dataclass(frozen=True)
 class Tool:
-    """Something that a model may call while it writes.
+    """Something that a model may call while it writes. Make one from a function with `tool`.
 
-    Make one from a function with `tool`, or take `python_tool`. What `run` raises is an error that the model
-    reads, except for `ToolError`, `SandboxError` and `ModelError`, which make the turn UNKNOWN: raise these
-    only if a harmless call would fail, too.
+    What `run` raises is an error that the model reads, except for `ToolError`, `SandboxError` and
+    `ModelError`, which make the turn UNKNOWN: raise these only if a harmless call would fail, too.
 
     Attributes:
-        name: What the model calls it by.
-        description: What it does, for the model.
         parameters: JSON schema of the arguments.
-        run: Runs one call, in the session of its turn.
         session: Opens what the calls of one turn share, given its observation, at the first call. It is
             closed when the turn ends. Tools with the same `session` share it.
         seconds: How long a call may take; the call is then answered by an error.
@@ -78,7 +74,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Toolbox:
-    """The tools of an agent, and how it may use them.
+    """The tools of an agent, and how it may use them; a `ConfigError` if a tool is none, or a setting wrong.
 
     Attributes:
         tools: At least one tool or typed function, each with a different name.
@@ -87,11 +83,7 @@ class Toolbox:
             answered by an error, and further ones do not run.
         calls: How calls are written. ``"auto"``: as the server (``tool_calls``) or the model's own template
             and response parser do, else as ``"tags"``; ``"tags"``: JSON in ``<tool_call>``, as Hermes and
-            Qwen write it; ``"fenced"``: a message that ends in a fenced block of Python, which the tool
-            `python` runs.
-
-    Raises:
-        ConfigError: A tool is none, or a setting does not exist.
+            Qwen write it; ``"fenced"``: a fenced block of Python that ends a message, for the tool `python`.
     """
 
     tools: Sequence[Tool | Callable[..., Any]]
@@ -123,14 +115,10 @@ class Toolbox:
 def tool(
     function: Callable[..., Any], *, name: str = "", seconds: float = 30.0, characters: int = 10_000
 ) -> Tool:
-    """A tool from a typed function, sync or async.
+    """A tool from a typed function, sync or async; a `ConfigError` if a type or the docstring is missing.
 
     The model reads its name, its docstring and its parameters' types. It runs in this process, a sync
-    function in a thread, which cannot be stopped when its time is over. The model reads what it raises; for
-    the exceptions see `Tool`.
-
-    Raises:
-        ConfigError: A parameter has no type, or there is no docstring.
+    function in a thread, which cannot be stopped when its time is over.
 
     Example:
         >>> def add(a: int, b: int) -> int:
@@ -166,9 +154,7 @@ def tool(
 def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
     """The tool ``python``: code runs in the library's sandbox, and names live as long as the turn.
 
-    Args:
-        seconds: CPU time that one call may use.
-        characters: How much of its output the model reads.
+    A call may use so many `seconds` of CPU time.
     """
 
     def session(_: Observation) -> AbstractAsyncContextManager[Interpreter]:
@@ -188,12 +174,7 @@ def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
 def public_tests_tool(problems: ProblemSet, *, seconds: float = 60.0) -> Tool:
     """The tool ``public_tests``: runs a program on the public tests of the turn's problem, in the sandbox.
 
-    Args:
-        problems: Those that are played; the agent's statement says which one.
-        seconds: How long one call may take.
-
-    Raises:
-        ConfigError: The problem set is endless.
+    The agent's statement says which problem it is; a `ConfigError` if they are endless.
     """
     if problems.endless:
         raise ConfigError("public_tests_tool needs a finite problem set: give a part, e.g. problems[:1000]")
@@ -235,8 +216,7 @@ def _code(code: str) -> str:
 def make_tools(names: str, problems: ProblemSet | None = None) -> tuple[Tool, ...]:
     """The tools that a string names, joined by ``+``: ``python``, ``public_tests``, or ``my_module:object``.
 
-    An object is a `Tool`, a typed function, or a list of these. The public tests are those of `problems`.
-    An empty string names none.
+    An object is a `Tool`, a typed function, or a list of these.
     """
     tools: list[Tool] = []
     for name in names.split("+") if names else ():

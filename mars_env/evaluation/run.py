@@ -24,8 +24,7 @@ async def play_plan(
 ) -> tuple[Report, list[Tree]]:
     """Play a plan; returns the report and the trees, in the order of problems and samples.
 
-    With `out`, finished turns are stored there as they come, and a run that was interrupted goes on where
-    it stopped. `on_tree` is called with every tree as it is finished.
+    With `out`, finished turns are stored there, and a run that was interrupted goes on where it stopped.
 
     Raises:
         ConfigError: A search that has nothing to see, or would see the grade without `oracle=True`; a game
@@ -37,7 +36,7 @@ async def play_plan(
     about, remarks = _description(plan), _remarks(plan.game)
 
     def finished(tree: Tree) -> None:
-        """Counts a tree; the first leaves what the trees do not say, for whoever views an interrupted run."""
+        # The first one leaves what the trees do not say, for whoever views an interrupted run.
         if out is not None and not (out / REPORT).exists():
             with writing(out / REPORT):
                 write_atomically(out / REPORT, build_report([], about, notes=remarks).json_text())
@@ -79,7 +78,6 @@ def _validate(plan: Plan, play: Play) -> None:
 
 
 def _description(plan: Plan) -> RunDescription:
-    """What the report says of the run that its trees do not."""
     try:
         origin = provenance()
     except ConfigError as error:

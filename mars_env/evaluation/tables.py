@@ -134,7 +134,7 @@ def as_html(table: Table) -> str:
 
 
 def as_latex(table: Table) -> str:
-    """A table for a paper; it needs the package booktabs. The first column is on the left."""
+    """A table for a paper; it needs the package booktabs."""
     head, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in (table.columns, *table.strings()))
     columns = "l" + "r" * (len(table.columns) - 1)
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(table.caption)}}}"]

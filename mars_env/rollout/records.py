@@ -114,7 +114,7 @@ def _completion(row: Mapping[str, Any], texts: Mapping[str, str]) -> Completion:
 
 
 def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row unchanged if it describes a finished tree; raises as `turn_from_row`."""
+    """The row, if it describes a finished tree; raises as `turn_from_row`."""
     _check(row, _TREE_KINDS)
     problem, mark, number = row["tree"].rpartition("#")
     if not mark or re.fullmatch(r"\d{1,9}", number, re.A) is None:

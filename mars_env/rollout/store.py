@@ -64,12 +64,7 @@ class Store(AbstractContextManager["Store"]):
     """Writes a run, and finds what an interrupted run with the same `must_match` has written.
 
     Use it as a context manager. An incomplete last line is cut off: what it described is played again.
-
-    Args:
-        path: The run's directory; created if it does not exist.
-        must_match: What identifies the run, as plain data.
-        problems: The problems that are played.
-        may_change: What else is said of it, as plain data. A run that continues it may have other values.
+    `must_match` identifies the run, as plain data; a run that continues it may have another `may_change`.
 
     Raises:
         StoreError: The directory has another run, or files that are not those of a run, or it is being
@@ -100,7 +95,6 @@ class Store(AbstractContextManager["Store"]):
             raise
 
     def _continue(self, identity: Mapping[str, Any], problems: Sequence[Problem]) -> None:
-        """Find what an earlier run has written, and open the files."""
         self._check_identity(json.loads(_text(identity, f"the configuration of {self.path}")), problems)
         lost = self._find_written()
         if lost:
@@ -134,7 +128,7 @@ class Store(AbstractContextManager["Store"]):
         self.close()
 
     def close(self) -> None:
-        """Close the files. Everything written before is kept, whatever happens."""
+        """Close the files."""
         for file in (self._texts, self._turns, self._trees, self._problems, self._lock):
             if file is None:
                 continue
@@ -179,13 +173,9 @@ class Store(AbstractContextManager["Store"]):
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         """Append that a tree is finished; one that has a fault is continued when it is played again."""
         count, checksum = self._written.get(tree.id, (0, 0))
-        row: dict[str, Any] = {
-            "tree": tree.id,
-            "problem": tree.problem.id,
-            "final": tree.final,
-            "fault": tree.fault,
-        }
-        row |= {"turns": count, "checksum": checksum, "rewards": dict(team_rewards), "info": dict(tree.info)}
+        place = {"tree": tree.id, "problem": tree.problem.id, "final": tree.final, "fault": tree.fault}
+        lines = {"turns": count, "checksum": checksum}
+        row = {**place, **lines, "rewards": dict(team_rewards), "info": dict(tree.info)}
         if self._sync:
             files.append(self._turns, "", sync=True)
         files.append(self._trees, _line(row), sync=self._sync)
@@ -225,8 +215,7 @@ class Store(AbstractContextManager["Store"]):
 def write_run(path: str | Path, trees: Sequence[Tree], must_match: Mapping[str, Any]) -> Path:
     """Store trees that were played without a store, as a run that can be viewed, compared and exported.
 
-    A run that is there already is continued: its finished trees stay as they are. The ``title`` in
-    `must_match` is the environment's id.
+    A run that is there already is continued. The ``title`` in `must_match` is the environment's id.
 
     Example:
         >>> import tempfile
@@ -365,9 +354,8 @@ def _text(value: object, what: str) -> str:
 
 
 def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
     with writing(path):
-        write_atomically(path, text)
+        write_atomically(path, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
 
 
 _LOCKS: WeakValueDictionary[Path, IO[str]] = WeakValueDictionary()
@@ -394,7 +382,7 @@ def _locked(path: Path) -> IO[str]:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """A run's manifest. Only its format and two parts are required; nothing else in it is trusted."""
+    """Only its format and two parts are required; nothing else in it is trusted."""
     try:
         with files.open_file(path, "rb") as file:
             text = file.read(_MANIFEST_BYTES + 1)
@@ -417,7 +405,6 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    """Versions of the packages that a run's results may depend on."""
     versions = {"python": platform.python_version()}
     for package in ("mars-env", "numpy", "mpmath", "math-verify", "torch", "transformers", "vllm"):
         with suppress(PackageNotFoundError):

@@ -140,10 +140,7 @@ async def rationales(
 async def best_rationale(
     problem_model: ScoringModel, writing: Writing, candidates: Sequence[Design]
 ) -> tuple[Design, list[float]] | None:
-    """The candidate with the largest ``R = log p(x|z,c) + log p(z|c)``, the first of equals, and all R.
-
-    Candidates that do not fit into the model's context are left out; None if there is no other.
-    """
+    """The candidate with the largest R, the first of equals, and all R of those that fit into the context."""
 
     async def scored(candidate: Design) -> float | None:
         with suppress(ContextError):

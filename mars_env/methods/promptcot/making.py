@@ -62,13 +62,10 @@ async def make_problems(
 ) -> ProblemSet:
     """Make a set of problems in a folder, or continue one.
 
-    Left out are candidates that cannot be read, repeat an earlier one (by their words), or overlap with a
-    `protected` statement. Problems whose voters disagree stay in the set, with the reference None. The folder
-    gets the journal, and ``problems.jsonl`` for `load_problems`; `of` is what else the set depends on, as
-    plain data.
-
-    Returns:
-        The set. Its notes count what was left out, and its metadata tell each problem's provenance.
+    Left out, and counted in its notes, are candidates that cannot be read, repeat an earlier one (by their
+    words), or overlap with a `protected` statement. Problems whose voters disagree stay, with the reference
+    None. The folder gets the journal, and ``problems.jsonl`` for `load_problems`; `of` is what else the set
+    depends on, as plain data.
 
     Raises:
         StoreError: The folder holds a set that was made otherwise, or another process is making it.
@@ -113,7 +110,6 @@ async def _round(
     runs: NGrams,
     earlier: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """The lines of one round."""
     designs = await gather_all(write(i, derive_seed(settings.seed, "write", i)) for i in places)
     seen = {tuple(split_words(row["problem"]["problem"])) for row in earlier if row["fate"] == "kept"}
     fates: list[str] = []

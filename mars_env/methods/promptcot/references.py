@@ -24,10 +24,9 @@ from mars_env.types import Agent, Message, Model, Problem, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What voters say the answer is; `value` is None if it is UNKNOWN.
+    """What voters say the answer is, and how it was made; `value` is None if it is UNKNOWN.
 
-    `agreement` is the share of the voters that gave it (or the most frequent answer); `made` says how it was
-    made.
+    `agreement` is the share of the voters that gave it, or the most frequent answer.
     """
 
     value: Any
@@ -59,9 +58,8 @@ class Majority:
     """A reference by majority vote: the boxed answer that most of some solutions give.
 
     Only boxed answers count: where voters say "I do not know", that must not become the reference. An answer
-    that the grader could not compare with is not a reference either. The voter is better stronger than the
-    model that will be trained. PromptCoT 2.0 has 8 votes and no threshold, the least share that makes a
-    reference.
+    that the grader could not compare with is none either. The `threshold` is the least share that makes a
+    reference; PromptCoT 2.0 has 8 votes and none.
     """
 
     voter: Agent
@@ -92,10 +90,9 @@ class Majority:
 class WrittenTests:
     """A reference of tests: an author writes an input a round, and the output is found by vote.
 
-    The author is asked for `rounds` inputs, and for `voters` answers to each. With fewer than `least` tests
-    on whose outputs enough answers agree the reference is UNKNOWN. The agreement is the lowest of its tests.
-    (PromptCoT 2.0 has 3 to 4 tests by one model, one a round, with several seeds; the vote over seeds and the
-    threshold are our reading.)
+    With fewer than `least` tests on whose outputs enough answers agree the reference is UNKNOWN. The
+    agreement is the lowest of its tests. (PromptCoT 2.0 has 3 to 4 tests by one model, one a round, with
+    several seeds; the vote over seeds and the threshold are our reading.)
     """
 
     author: Model

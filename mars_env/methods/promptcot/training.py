@@ -80,9 +80,7 @@ class Designers:
     def problem_text(self, design: Design) -> Completion:
         """What the problem model is to write.
 
-        Raises:
-            ConfigError: The design could not be read back as it is.
-            ContextError: It is longer than the model's context.
+        A `ConfigError` if the design could not be read back, a `ContextError` if it does not fit the context.
         """
         if not is_readable(self.writing, design):
             advice = "give both, neither with a heading of the other"
@@ -133,11 +131,8 @@ def cold_start(
 ) -> list[dict[str, float]]:
     """Both models imitate given designs, until the trainer has done `steps` steps.
 
-    Returns:
-        ``-log p`` of a token under each model, step by step, in nats.
-
-    Raises:
-        ConfigError: There is no design, one has no rationale, or one is longer than a model's context.
+    Gives ``-log p`` of a token under each model, step by step, in nats. A `ConfigError` if there is no
+    design, one has no rationale, or one is longer than a model's context.
     """
     if not designs:
         raise ConfigError("a cold start needs designs")
@@ -215,10 +210,10 @@ async def alternate(
 ) -> list[StepMetrics]:
     """The EM loop: pairs of E-step and M-step on known problems, until `loop.steps` pairs are done.
 
-    The trainer is ``designers.trainer(config, designs, loop)``, new for this loop: its steps are counted. The
-    same call continues from the newest checkpoint, written after whole pairs. Loggers get ``unreadable``
-    (rationales that were cut off, or that the problem model could not write), and of an E-step ``best`` (mean
-    of each problem's largest R, in nats) and ``mean`` (of all R).
+    The trainer is ``designers.trainer(config, designs, loop)``, new for this loop. The same call continues
+    from the newest checkpoint. Loggers get ``unreadable`` (rationales that were cut off, or that the problem
+    model could not write), and of an E-step ``best`` (mean of each problem's largest R, in nats) and ``mean``
+    (of all R).
 
     Raises:
         ConfigError: There are no problems, or more pairs than `loop.steps` are done already.

@@ -90,7 +90,7 @@ def question_job(
 
     The Questioner sees the last questions of the cluster with their answers and documents, and `fresh`
     documents that were not shown before, as far as there are any: 5 documents, then 10, 15, 20 with SPELL's
-    numbers. Which ones are fresh follows from the run's seed, the cluster and the sample.
+    numbers.
 
     Example:
         >>> from mars_env.methods.spell.rules import cluster

@@ -38,13 +38,10 @@ def cluster(
     other_documents: Sequence[str] = (),
     task: str = "general",
 ) -> Problem:
-    """A problem of these rules: documents, and what is to be asked about them.
+    """A problem of these rules: documents, and what is to be asked about them, a task of `TASKS`.
 
     `other_documents` are those of another cluster, for the answer that must not succeed; `train_spell` draws
-    them itself. The task is one of `TASKS`.
-
-    Raises:
-        ConfigError: There is no document, or no such task.
+    them itself. A `ConfigError` if there is no document, or no such task.
     """
     metadata = {"documents": list(documents), "task": task}
     if other_documents:
@@ -55,11 +52,7 @@ def cluster(
 
 
 def documents_of(problem: Problem, key: str = "documents") -> list[str]:
-    """The documents of a cluster; with the key ``"other_documents"`` those of another one.
-
-    Raises:
-        ConfigError: There are none, or the problem has no task of these rules.
-    """
+    """The documents of a cluster, or its ``"other_documents"``; a `ConfigError` without them or a task."""
     documents, task = problem.metadata.get(key), problem.metadata.get("task", "general")
     texts = documents if isinstance(documents, list | tuple) else ()
     if not texts or not all(isinstance(text, str) and text for text in texts):
@@ -74,10 +67,7 @@ def documents_of(problem: Problem, key: str = "documents") -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """What a Questioner wrote: the question (empty if there is none) and its reference.
-
-    `fault` is ``"malformed"`` (penalised), ``"long"`` (the answer is; dropped without a penalty), or empty.
-    """
+    """What a Questioner wrote; malformed is penalised, a long answer dropped without a penalty."""
 
     question: str = ""
     answer: str = ""
@@ -121,7 +111,7 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
 
 
 def _last_fence(text: str) -> str:
-    """What stands in the code fence with which a string ends; empty if it ends with none of JSON."""
+    """What stands in the fence of JSON with which a string ends, if it does."""
     before, _, after = text.strip().rpartition("```")
     _, fence, inside = before.rpartition("```")
     label, brace, rest = inside.partition("{")
@@ -193,8 +183,7 @@ def spell(problem: Problem, *, grounding: bool = True, longest_answer: PositiveI
     """The Questioner asks, the Responder answers, the Verifier compares the answer with the reference.
 
     The metadata of a cluster say what the Questioner sees: the documents with the numbers ``shown`` (all by
-    default), ``examples``, earlier questions with their answers, and ``other_documents``, those of another
-    cluster. The Responder sees all documents.
+    default) and ``examples``, earlier questions with their answers. The Responder sees all documents.
 
     Args:
         problem: A cluster.
