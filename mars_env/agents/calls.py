@@ -11,7 +11,7 @@ from mars_env.agents.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that a model wrote: `written` as JSON, or in its own words if a `mistake` makes it unreadable."""
+    """A call that a model wrote: `written` as JSON, or in its own words if a `mistake` makes it no call."""
 
     written: str
     name: str = ""

@@ -184,11 +184,11 @@ class GameFunction:
         return import_object, (f"{self.__module__}:{self.function.__qualname__}",)
 
     def __call__(self, **settings: Any) -> Rules:
-        """The game with these settings, as engines play it; a ConfigError if they do not fit."""
+        """The game with these settings, as engines play it."""
         return self.rules(settings)
 
     def rules(self, settings: Mapping[str, Any], kind: str = "") -> Rules:
-        """The game with these settings, for problems of a kind, which a setting ``kind`` gets."""
+        """The game with settings and the kind of its problems; a ConfigError if they do not fit."""
         return self.with_settings(self._validated(settings, kind))
 
     def with_settings(self, values: BaseModel) -> Rules:

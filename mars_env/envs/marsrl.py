@@ -32,11 +32,6 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
 that accepts ends."""
 
 
-def turns(settings: Any) -> int:
-    """A solution, every verification, and a correction a round."""
-    return int(1 + 2 * settings.rounds + (settings.ends_with == "verifier"))
-
-
 def public_results(settings: Any, kind: str) -> Visibility | None:
     """Feedback by public tests, if it is asked for: from a grader that is given no others."""
     if not settings.public_feedback:
@@ -53,7 +48,7 @@ def verdict(text: str) -> dict[str, Any]:
 
 
 @game(
-    max_turns=turns,
+    max_turns=lambda settings: 1 + 2 * settings.rounds + (settings.ends_with == "verifier"),
     roles=ROLES,
     fields=FIELDS,
     rewards=MARSRL_REWARDS,

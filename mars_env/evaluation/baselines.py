@@ -273,7 +273,6 @@ def _graded(attempts: Attempts) -> Attempts:
 
 
 def _share(attempts: Sequence[Attempt]) -> float | None:
-    """The share that is right, of those that are known."""
     verdicts = [attempt.right for attempt in attempts if attempt.right is not None]
     return sum(verdicts) / len(verdicts) if verdicts else None
 
@@ -293,7 +292,6 @@ def _refined(chains: Sequence[Sequence[Turn]]) -> tuple[float | None, float]:
 
 
 def _chain(tree: Tree) -> list[Turn]:
-    """The turns of an episode from first to last."""
     if len({turn.parent_id for turn in tree.turns}) != len(tree.turns):
         raise ConfigError(f"the tree {tree.id!r} branches; self-refinement needs episodes, which do not")
     return sorted(tree.turns, key=lambda turn: turn.id.count("."))

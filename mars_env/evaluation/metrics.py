@@ -274,7 +274,6 @@ def _graded_later(trees: Sequence[Tree]) -> set[str]:
 
 
 def _rewards(sums: _Sums, problem: str, trees: Sequence[Tree], graded: Collection[str]) -> None:
-    """The mean reward of each role, and the accuracy of all turns of those roles."""
     by_role: defaultdict[str, list[Turn]] = defaultdict(list)
     for tree in trees:
         for turn in tree.turns:
@@ -331,7 +330,6 @@ of the mean over their trees, as it is of metrics that `register_metric` adds.""
 
 
 def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
-    """The Verifier's and the Corrector's turns of one tree."""
     for turn, accepts, right in judgements(tree):
         sums.add("malformed", problem, bool(turn.info.get("malformed")))
         if right is not None:

@@ -96,7 +96,6 @@ def _description(plan: Plan) -> RunDescription:
 
 
 def _remarks(game: Game) -> tuple[str, ...]:
-    """What a reader must know of what the agents see, and of the grader."""
     visible = game.visibility.notes if game.visibility is not None else ()
     return (*visible, *getattr(evaluated_game(game).grader, "notes", ()))
 

@@ -161,7 +161,7 @@ class Scaffolded:
 
 
 def with_criteria(prompt: Prompt, criteria: Sequence[Criterion]) -> Prompt:
-    """A prompt whose system message ends with criteria and their points; not one of token ids (ConfigError)."""
+    """A prompt whose system message ends with criteria and their points; a ConfigError if it is token ids."""
     lines: list[str] = []
     for head, sign in (("The response should meet these criteria:", 1), ("It should avoid these:", -1)):
         if some := [c for c in criteria if c.points * sign > 0]:

@@ -221,7 +221,7 @@ class _Schedule:
         await end_tasks(self._tasks)
 
     async def _start_trees(self, steps: Iterable[Sequence[Job]], play_tree: _PlayTree) -> None:
-        """Start the trees in their order, each when no group of an older one waits to start."""
+        """Start each tree when no group of an older one waits to start."""
         numbers = itertools.count()
         for step, jobs in enumerate(steps, self.version):
             for job in jobs:
@@ -266,7 +266,6 @@ class _Schedule:
             self._changed.set()
 
     async def _admit_groups(self) -> None:
-        """Let groups start, one after the other, while there is room for them."""
         while True:
             await self._wait_until(lambda: bool(self._requests) and self._may_start_group())
             _, _, key, admitted = heapq.heappop(self._requests)
@@ -356,7 +355,6 @@ class _Schedule:
         )
 
     def _is_over(self) -> bool:
-        """Whether all trees are played, and, where updates train steps, trained."""
         return self._all_started and not any(
             self._size is None or tree.finished is None for tree in self._trees.values()
         )
@@ -386,7 +384,6 @@ class _Schedule:
         self._close_if_trained(ready.tree)
 
     def _close_if_trained(self, tree: _OpenTree) -> None:
-        """Note a tree of which nothing remains to be played or trained."""
         if tree.finished is not None and not tree.untrained:
             del self._trees[tree.finished.id]
             self._trained_trees.append(tree.finished.id)

@@ -324,12 +324,8 @@ def _without(turns: Mapping[str, Turn], left_out: Collection[str]) -> dict[str, 
 
 def _stored_texts(rows: Iterable[tuple[bytes, Mapping[str, Any]]]) -> dict[str, str]:
     """The texts of messages by id; a row that is none is left out, since they are for readers alone."""
-    texts = {}
-    for _, row in rows:
-        id, text = row.get("id"), row.get("text")
-        if isinstance(id, str) and isinstance(text, str):
-            texts[id] = text
-    return texts
+    pairs = ((row.get("id"), row.get("text")) for _, row in rows)
+    return {id: text for id, text in pairs if isinstance(id, str) and isinstance(text, str)}
 
 
 def _line(row: Mapping[str, Any]) -> str:

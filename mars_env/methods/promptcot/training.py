@@ -237,6 +237,5 @@ async def alternate(
 
 
 def _identity(designs: Sequence[Design], loop: Loop) -> dict[str, Any]:
-    """What a loop depends on, besides its trainer's settings."""
     problems = json.dumps([[list(design.concepts), design.problem] for design in designs])
     return {**loop.model_dump(mode="json", exclude={"steps"}), "problems": f"{derive_seed(0, problems):x}"}

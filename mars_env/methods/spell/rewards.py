@@ -31,9 +31,9 @@ def majority_vote(votes: Sequence[Vote]) -> bool | None:
     return False if votes and votes.count("no") >= half else None
 
 
-def gaussian(solved: float, width: float = 0.5 / 3) -> float:
-    """``exp(-(m - 0.5)^2 / (2 s^2))``, m being the solved share and s the width (SPELL: 0.5 / 3)."""
-    return math.exp(-((solved - 0.5) ** 2) / (2 * width**2))
+def gaussian(solved: float) -> float:
+    """``exp(-(m - 0.5)^2 / (2 s^2))``, m being the solved share and s = 0.5 / 3 (SPELL)."""
+    return math.exp(-((solved - 0.5) ** 2) / (2 * (0.5 / 3) ** 2))
 
 
 DIFFICULTY: Final[Mapping[str, Callable[[float], float]]] = MappingProxyType(

@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from functools import partial
 from typing import Any, Final, Literal
 
 from pydantic import PositiveInt
@@ -164,13 +163,8 @@ FIELDS: Final = {
 }
 
 
-def turns(settings: Any) -> int:
-    """A question, the answer from other documents, an answer and a verdict."""
-    return 4 if settings.grounding else 3
-
-
 @game(
-    max_turns=turns,
+    max_turns=lambda settings: 4 if settings.grounding else 3,
     roles=ROLES,
     fields=FIELDS,
     rewards={},
@@ -190,43 +184,30 @@ def spell(problem: Problem, *, grounding: bool = True, longest_answer: PositiveI
         grounding: Whether the Responder first answers from the other cluster's documents.
         longest_answer: Longer references are dropped, in words. The paper: 40 tokens.
     """
-    documents, task = list_documents(problem), problem.metadata.get("task", "general")
-    other_documents = list_documents(problem, "other_documents") if grounding else ""
-    parse = partial(parse_question, task=task, longest_answer=longest_answer)
-    reply = yield ask("questioner", **questioner_fields(problem), graded=False, parse=parse)
+    documents = documents_of(problem)
+    other_documents = documents_of(problem, "other_documents") if grounding else []
+
+    def parse(text: str) -> dict[str, Any]:
+        return asdict(read_question(text, problem.metadata.get("task", "general"), longest_answer))
+
+    reply = yield ask("questioner", **_questioner_fields(problem), graded=False, parse=parse)
     if reply.info["fault"]:
         return None
     question, reference = reply.info["question"], reply.info["answer"]
     posed = Problem(problem.id, question, reference)
     seen: dict[str, Any] = {"question": question, "graded": posed}
     if grounding:
-        guess = yield ask("responder", **seen, documents=other_documents, info={"probe": True})
+        guess = yield ask("responder", **seen, documents=_numbered(other_documents), info={"probe": True})
         if guess.grade is not None and guess.grade.verdict is not Verdict.WRONG:
             return None  # the question is not known to need its documents
-    answer = yield ask("responder", **seen, documents=documents, info={"probe": False})
+    answer = yield ask("responder", **seen, documents=_numbered(documents), info={"probe": False})
     if short_answer := read_answer(answer.text):
         compared: dict[str, Any] = {"question": question, "answer": short_answer, "reference": reference}
-        yield ask("verifier", **compared, graded=False, parse=parse_vote)
+        yield ask("verifier", **compared, graded=False, parse=lambda text: {"vote": read_vote(text)})
     return answer
 
 
-def parse_question(text: str, *, task: str, longest_answer: int) -> dict[str, str]:
-    """What a Questioner's turn records."""
-    return asdict(read_question(text, task, longest_answer))
-
-
-def parse_vote(text: str) -> dict[str, str]:
-    """What a Verifier's turn records."""
-    return {"vote": read_vote(text)}
-
-
-def list_documents(problem: Problem, key: str = "documents") -> str:
-    """The documents of a cluster as one text."""
-    return _numbered(documents_of(problem, key))
-
-
-def questioner_fields(problem: Problem) -> dict[str, Any]:
-    """What the Questioner observes."""
+def _questioner_fields(problem: Problem) -> dict[str, Any]:
     documents, metadata = documents_of(problem), problem.metadata
     chosen = [documents[number] for number in metadata.get("shown", range(len(documents)))]
     examples = [f"Question: {e['question']}\nAnswer: {e['answer']}" for e in metadata.get("examples", ())]

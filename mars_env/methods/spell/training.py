@@ -184,7 +184,6 @@ async def spell_batches(
     done: int = 0,
     directory: str | Path | None = None,
     on_trees: OnTrees | None = None,
-    concurrency: int = 64,
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees with the memory of all earlier batches, and yield what each update trains.
 
@@ -209,9 +208,7 @@ async def spell_batches(
                 question_job(cluster, memory, spell.fresh, spell.last, settings.seed, sample, progress)
                 for cluster in paired(run.clusters, settings.problems_per_step, rng)
             ]
-            trees += await collect(
-                game, team.agents, jobs, seed=settings.seed, concurrency=concurrency, journal=lost
-            )
+            trees += await collect(game, team.agents, jobs, seed=settings.seed, journal=lost)
             if sum(outcome.kind == "some" for tree in trees for outcome in outcomes(tree)) >= spell.questions:
                 break
         if on_trees is not None:
