@@ -31,10 +31,8 @@ def mcp_tools(server: Server, *, seconds: float = 30.0, characters: int = 10_000
 
     Each turn that calls one has its own connection, and a command is started anew for each. What a call does
     is an error that the model reads. The turn is UNKNOWN only if the server cannot be reached or started
-    before the first call, or after one that failed. `seconds` and `characters` are those of `Tool`.
-
-    Raises:
-        ConfigError: The server cannot be reached or started, or has no tools; a command is one string.
+    before the first call, or after one that failed. `seconds` and `characters` are those of `Tool`. Here, a
+    server that cannot be reached or started, or has no tools, is a `ConfigError`.
     """
     with needs("mcp", "tools of MCP servers need the package mcp"):
         import mcp as mcp

@@ -27,11 +27,6 @@ Run = Callable[[Any, Mapping[str, Any]], Awaitable[str]]
 """Runs one call: the turn's session and the arguments, to the text that the model reads."""
 
 
-def no_session(observation: Observation) -> AbstractAsyncContextManager[None]:
-    """The session of tools whose calls share nothing."""
-    return nullcontext()
-
-
 @dataclass(frozen=True)
 class Tool:
     """Something that a model may call while it writes. Make one from a function with `tool`.
@@ -51,7 +46,7 @@ class Tool:
     description: str
     parameters: Mapping[str, Any]
     run: Run
-    session: Callable[[Observation], AbstractAsyncContextManager[Any]] = no_session
+    session: Callable[[Observation], AbstractAsyncContextManager[Any]] = nullcontext
     seconds: float = 30.0
     characters: int = 10_000
 
@@ -143,12 +138,12 @@ def tool(
     if untyped or schema["type"] != "object":
         raise ConfigError(f"the tool {title!r}: {', '.join(untyped) or 'a parameter'} needs name and type")
 
-    async def run(_: None, arguments: Mapping[str, Any]) -> str:
+    async def run(_: object, arguments: Mapping[str, Any]) -> str:
         # Called without pydantic's frames: a process that ends while a thread is in them is aborted.
         result = await maybe_await(await in_own_thread(checked(**arguments)))
         return result if isinstance(result, str) else to_json(result, fallback=str).decode()
 
-    return Tool(title, description, schema, run, no_session, seconds, characters)
+    return Tool(title, description, schema, run, seconds=seconds, characters=characters)
 
 
 def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:

@@ -140,13 +140,7 @@ class Levels(_Rollout):
     """
 
     def __init__(
-        self,
-        rules: Rules,
-        problem: Problem,
-        tree: str,
-        seed: int,
-        sizes: Sequence[int],
-        chains: bool = False,
+        self, rules: Rules, problem: Problem, tree: str, seed: int, sizes: Sequence[int], chains: bool = False
     ) -> None:
         self._rules, self._tree = rules, tree
         self._sizes, self._chains = sizes, chains

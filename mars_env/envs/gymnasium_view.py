@@ -20,12 +20,8 @@ _MAX_EPISODES = 1000
 class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
     r"""A Gymnasium environment in which one agent learns and the others are fixed.
 
-    It plays the partners' turns itself, and stops at each turn of the learner.
-
-    Args:
-        env: The environment.
-        learner: The agent that `step` acts for, e.g. ``"solver_0"``.
-        partners: The others, by agent or role; the learner's role stands for the others of that role.
+    It plays the partners' turns itself, and stops at each turn of the learner. Partners are given by agent or
+    role; the learner's role stands for the others of that role.
 
     Example:
         >>> import mars_env

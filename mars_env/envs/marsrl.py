@@ -16,14 +16,6 @@ from mars_env.types import Problem
 
 SOLVER, VERIFIER = "solver_0", "verifier_0"
 
-ROLES: Final = {name: f"mars_env.agents:{name.title()}" for name in ("solver", "verifier", "corrector")}
-
-FIELDS: Final = {
-    "solver": ["problem"],
-    "verifier": ["problem", "solution", "truncated", "feedback"],
-    "corrector": ["problem", "solution", "truncated", "report"],
-}
-
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "inference": {},
     "training": {"rounds": 2, "accept_after": 1, "ends_with": "corrector"},
@@ -49,8 +41,12 @@ def verdict(text: str) -> dict[str, Any]:
 
 @game(
     max_turns=lambda settings: 1 + 2 * settings.rounds + (settings.ends_with == "verifier"),
-    roles=ROLES,
-    fields=FIELDS,
+    roles={name: f"mars_env.agents:{name.title()}" for name in ("solver", "verifier", "corrector")},
+    fields={
+        "solver": ["problem"],
+        "verifier": ["problem", "solution", "truncated", "feedback"],
+        "corrector": ["problem", "solution", "truncated", "report"],
+    },
     rewards=MARSRL_REWARDS,
     presets=PRESETS,
     visibility=public_results,

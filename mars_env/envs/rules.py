@@ -1,8 +1,7 @@
 """A game as engines play it: states that are a problem and the replies so far, replayed where they branch.
 
-A game is a generator function of a problem (`mars_env.game`). What it yields next follows from the problem
-and the replies alone, so a state is found again by replaying it: the first child of a state takes the
-parent's live generator, its siblings start new ones.
+What a game yields next follows from these alone, so a state is found again by replaying it: its first child
+takes the live generator, other children start new ones.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -49,13 +48,11 @@ def ask(
     Args:
         role: Who is asked: ``"judge"``, or one place of a role, ``"solver_1"``. A role with several agents is
             played in turn, or by whom a search chooses.
-        graded: Whether the reply is graded, and may be the team's answer. A `Problem` that agents have made
-            is what the reply is graded on.
+        graded: Whether the reply is graded, and may be the team's answer; or the `Problem`, made by agents,
+            that it is graded on.
         info: Plain data to store with the turn.
-        parse: A function of the reply's text. It is called once, and what it returns is stored with the turn
-            and found in `Reply.info`.
-        fields: What the agent observes: strings and integers. The fields of its role that are not given are
-            empty.
+        parse: A function of the reply's text, called once; what it returns is added to `Reply.info`.
+        fields: What the agent observes: strings and integers; other fields of its role are empty.
 
     Example:
         >>> ask("critic", problem="2 + 2?", attempt="5", graded=False).fields["attempt"]

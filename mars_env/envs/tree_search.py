@@ -126,12 +126,6 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
 """The paper's search at test time; in training, of 8 nodes, scored by all tests; and MARS2-T+, which needs a
 reward model: in the end it chooses among all candidates of the whole budget."""
 
-PARTS: Final = {
-    "verifier": "mars_env.agents.registry:make_verifier",
-    "reward_model": "mars_env.agents.reward_model:make_reward_model",
-    "search_grader": "mars_env.envs.game:as_grader",
-}
-
 FIELDS: Final = ["problem", "kind", "mode", "solution", "truncated", "feedback"]
 
 
@@ -159,7 +153,11 @@ def searchers(settings: TreeSearchSettings) -> dict[str, str]:
     grower=SearchGrower,
     visibility=TreeSearchSettings.visibility,
     presets=PRESETS,
-    parts=PARTS,
+    parts={
+        "verifier": "mars_env.agents.registry:make_verifier",
+        "reward_model": "mars_env.agents.reward_model:make_reward_model",
+        "search_grader": "mars_env.envs.game:as_grader",
+    },
     team_size="agents",
     recipe="MARS2",
 )

@@ -1,10 +1,9 @@
 """What agents and searches may see of a judgement. To look for leaks, read this module from top to bottom.
 
 **The rule.** Nothing that acts, searches or chooses gets a grade, a reward, a reference or a private test.
-The one exception is a search that may see the grade: to train, or as an oracle. An evaluation rejects
-the first, and its report names the second. (MarsRL's `Grouped` rollouts choose by rewards too. They are for
-training alone: their trees have no answer. SPELL's Verifier reads the answer that its Questioner made; it is
-not the reference of a problem set.)
+The one exception is a search that may see the grade: to train, which an evaluation rejects, or as an oracle,
+which its report names. (MarsRL's `Grouped` rollouts, whose trees have no answer, choose by rewards too.
+SPELL's Verifier reads the answer that its Questioner made, not the reference of a problem set.)
 
 A submission is judged twice. Its *grade* is the truth: the reference, all tests. Its *search grade* is what
 may be seen: from a second grader, which gets a `visible_problem`, or, under the exception, the grade itself.

@@ -92,10 +92,8 @@ def compare_trees(
 
     The numbers of samples may differ. A mean over problems is compared over those that both runs know. A
     share of what occurred, such as a precision, leaves out the problems of which one run knows nothing.
-    Without `answer_of` (what a turn votes for) there is no maj@k.
-
-    Raises:
-        ConfigError: If a run is empty, or their problems, statements or references differ.
+    Without `answer_of` (what a turn votes for) there is no maj@k. A `ConfigError` if a run is empty, or their
+    problems, statements or references differ.
 
     Example:
         >>> from mars_env.types import Action, Grade, Problem, Turn

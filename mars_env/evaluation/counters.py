@@ -1,7 +1,4 @@
-"""What a run has done so far: `Counters` count its turns and trees, and give frozen snapshots.
-
-Progress lines, live views and loggers read snapshots; nothing else is observed.
-"""
+"""What a run has done so far: `Counters` count, and progress lines, live views and loggers read snapshots."""
 
 import asyncio
 import re

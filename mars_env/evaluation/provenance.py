@@ -19,10 +19,9 @@ OUTPUTS: Final = ("docs/**", "studies/*/*.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The commit and versions of the code that made a result.
+    """The commit, ``-dirty`` where files differed from it, and versions of the code that made a result.
 
-    `commit` has ``-dirty`` after it where files differed from it, and is None outside of a git checkout of
-    mars_env, where the version alone says what ran.
+    Outside of a git checkout of mars_env it is None: there the version alone says what ran.
     """
 
     commit: str | None

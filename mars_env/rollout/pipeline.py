@@ -74,7 +74,6 @@ class UpdateBatch:
 
     Attributes:
         version: Version of the policy that is trained: the number of updates before this one.
-        groups: Whole groups.
         ages: Of each group: versions between its oldest token and the policy.
         trained_tree_ids: Trees of which nothing remains to be trained after this update, as far as they have
             noted their end.

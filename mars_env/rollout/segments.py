@@ -26,12 +26,9 @@ class SegmentedModel:
     The segment of sample i that starts at position t gets ``derive_seed(seed, i, t)``. So with greedy
     sampling segments change nothing; else they give other samples of the same distribution.
 
-    Args:
-        model: Gives token ids with its completions, and takes them as a prompt.
-        segment_tokens: Most tokens of one segment.
-        context: Length of the model's context in tokens; by default the model's own, if it has one.
-        decode: Makes the text of a completion of several segments; needed for stop strings. By default the
-            model's `tokenizer` decodes, if it has one; otherwise the segments' texts are joined.
+    A model must take token ids as a prompt. `context` is its length in tokens, by default the model's own.
+    `decode` makes the text of a completion of several segments; by default the model's `tokenizer` does, else
+    the segments' texts are joined, which cannot be where there are stop strings.
     """
 
     def __init__(
@@ -56,9 +53,7 @@ class SegmentedModel:
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt, segment by segment.
 
-        Raises:
-            ModelError: As the model does; or it gives no token ids, so that a segment cannot be continued.
-            ConfigError: There are stop strings but nothing decodes.
+        A `ModelError` if there are no token ids to continue, a `ConfigError` if nothing decodes stop strings.
         """
         return await gather_all(self._sample(prompt, i, sampling) for i in range(require_integer(n, "n")))
 

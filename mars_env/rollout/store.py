@@ -64,11 +64,8 @@ class Store(AbstractContextManager["Store"]):
     """Writes a run, and finds what an interrupted run with the same `must_match` has written.
 
     Use it as a context manager. An incomplete last line is cut off: what it described is played again.
-    `must_match` identifies the run, as plain data; a run that continues it may have another `may_change`.
-
-    Raises:
-        StoreError: The directory has another run, or files that are not those of a run, or it is being
-            written already.
+    `must_match` identifies the run, as plain data; a run that continues it may have another `may_change`. A
+    `StoreError` if the directory has another run, or other files, or is being written already.
 
     Attributes:
         finished: Ids of the trees that are finished without a fault.

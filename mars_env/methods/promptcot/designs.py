@@ -126,10 +126,7 @@ async def score_design(model: ScoringModel, writing: Writing, design: Design) ->
 async def rationales(
     model: Model, writing: Writing, design: Design, n: int, sampling: Sampling
 ) -> list[Design]:
-    """The design with each of n rationales that the rationale model writes, after its thinking.
-
-    Those that were cut off, or that the problem model could not write, are left out.
-    """
+    """The design with each of n rationales that the rationale model writes; cut, unreadable ones left out."""
     prompt = writing.from_problem(design.concepts, design.problem)
     completions = await model.complete(prompt, n, sampling)
     texts = [None if c.cut else after_thinking(c.text) for c in completions]

@@ -1,7 +1,6 @@
 """Making a set of problems with models, so that a killed process continues exactly where it was.
 
-Candidates are made in rounds of fixed size, each written at once to a journal; what a kill leaves of a round
-is made again, from the same seeds.
+Rounds of candidates are written at once to a journal; a round that is not whole is made again, as it was.
 """
 
 import fcntl

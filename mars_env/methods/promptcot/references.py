@@ -1,7 +1,4 @@
-"""References for made problems: by vote, or by tests that a model writes. UNKNOWN where voters disagree.
-
-The agreement is recorded, and below a threshold the reference is None: no grader calls an answer to it wrong.
-"""
+"""References for made problems: by vote, or by tests that a model writes. UNKNOWN where voters disagree."""
 
 import asyncio
 import json

@@ -150,23 +150,18 @@ def read_vote(text: str) -> Vote:
     return "yes" if word == "yes" else "no" if word == "no" else "unknown"
 
 
-ROLES: Final = {
-    "questioner": "mars_env.methods.spell.agents:Questioner",
-    "responder": "mars_env.methods.spell.agents:Responder",
-    "verifier": "mars_env.methods.spell.agents:AnswerVerifier",
-}
-
-FIELDS: Final = {
-    "questioner": ["task", "documents", "examples"],
-    "responder": ["documents", "question"],
-    "verifier": ["question", "answer", "reference"],
-}
-
-
 @game(
     max_turns=lambda settings: 4 if settings.grounding else 3,
-    roles=ROLES,
-    fields=FIELDS,
+    roles={
+        "questioner": "mars_env.methods.spell.agents:Questioner",
+        "responder": "mars_env.methods.spell.agents:Responder",
+        "verifier": "mars_env.methods.spell.agents:AnswerVerifier",
+    },
+    fields={
+        "questioner": ["task", "documents", "examples"],
+        "responder": ["documents", "question"],
+        "verifier": ["question", "answer", "reference"],
+    },
     rewards={},
     team_reward="mars_env.methods.spell.rewards:EPISODE_REWARD",
     grader="mars_env.methods.spell.answers:SameAnswer",

@@ -179,11 +179,7 @@ class SpellRun:
 
 
 async def spell_batches(
-    run: SpellRun,
-    *,
-    done: int = 0,
-    directory: str | Path | None = None,
-    on_trees: OnTrees | None = None,
+    run: SpellRun, *, done: int = 0, directory: str | Path | None = None, on_trees: OnTrees | None = None
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees with the memory of all earlier batches, and yield what each update trains.
 
