@@ -166,10 +166,9 @@ class HFRewardModel:
         runs = gate_of(self.tokenizer).runs(self._render, chat)
         if len(runs) > 1:
             return encode_runs(self.tokenizer, runs, special=special)[-self._max_tokens :]
-        ids: list[int] = self.tokenizer.encode(
+        return self.tokenizer.encode(
             runs[0], truncation=True, max_length=self._max_tokens, add_special_tokens=special
         )
-        return ids
 
     def _render(self, chat: Sequence[Message], _: Sequence[Any]) -> str:
         if self.tokenizer.chat_template is None:

@@ -24,7 +24,6 @@ from mars_env.text import brief
 from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling
 
 PromptMaker = Callable[[Observation], Prompt]
-"""Makes the prompt of a turn from its observation."""
 
 
 class RoleAgent:
@@ -194,7 +193,6 @@ class Coder(RoleAgent):
 
 
 ROLES: Mapping[str, type[RoleAgent]] = {agent.role: agent for agent in (Solver, Verifier, Corrector, Coder)}
-"""The built-in agents by role."""
 
 # Templates come from the library or the user. The model's texts that fill them are never compiled, and stay
 # inside of a template's marks.

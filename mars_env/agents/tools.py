@@ -147,10 +147,7 @@ def tool(
 
 
 def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
-    """The tool ``python``: code runs in the library's sandbox, and names live as long as the turn.
-
-    A call may use so many `seconds` of CPU time.
-    """
+    """The tool ``python``: code runs in the sandbox, with `seconds` of CPU time; names live for the turn."""
 
     def session(_: Observation) -> AbstractAsyncContextManager[Interpreter]:
         return Interpreter(_interpreters(), seconds, characters)
@@ -167,10 +164,7 @@ def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
 
 
 def public_tests_tool(problems: ProblemSet, *, seconds: float = 60.0) -> Tool:
-    """The tool ``public_tests``: runs a program on the public tests of the turn's problem, in the sandbox.
-
-    The agent's statement says which problem it is; a `ConfigError` if they are endless.
-    """
+    """The tool ``public_tests``: runs a program on the public tests of the problem, of a finite set."""
     if problems.endless:
         raise ConfigError("public_tests_tool needs a finite problem set: give a part, e.g. problems[:1000]")
     by_statement = {

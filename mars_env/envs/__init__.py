@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from mars_env.envs.growers import grouped as grouped
     from mars_env.envs.marsrl import solve_verify_correct as solve_verify_correct
     from mars_env.envs.registry import EnvSpec as EnvSpec
-    from mars_env.envs.registry import list_envs as list_envs
     from mars_env.envs.registry import register as register
     from mars_env.envs.registry import spec as spec
     from mars_env.envs.rewards import agreement as agreement
@@ -25,6 +24,5 @@ if TYPE_CHECKING:
     from mars_env.envs.rules import ask as ask
     from mars_env.envs.solving import self_refine as self_refine
     from mars_env.envs.solving import solve as solve
-    from mars_env.envs.spaces import UnicodeText as UnicodeText
 
 __getattr__, __dir__, __all__ = lazy_names(__name__)

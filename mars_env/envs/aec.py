@@ -95,10 +95,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         return agent
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Start an episode; a seed makes it, and the problems drawn after it, reproducible.
-
-        The options ``{"problem": id or Problem}`` play this problem instead of drawing one.
-        """
+        """Start an episode, on a drawn problem or on ``options["problem"]``; a seed makes it reproducible."""
         if options is not None and not isinstance(options, Mapping):
             raise ConfigError(f"options are a dictionary such as {{'problem': id}}, not {brief(options)}")
         for name in options or ():  # PettingZoo's own tests pass options that mean nothing
@@ -126,8 +123,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         """What the agent whose turn it is sees and has earned; a `ConfigError` once the episode is over."""
         if not self.agents:
             raise ConfigError("the episode is over: call reset() to start another")
-        result: tuple[Any, float, bool, bool, dict[str, Any]] = super().last(observe)
-        return result
+        return super().last(observe)
 
     def observe(self, agent: str) -> dict[str, Any]:
         """What the agent sees now; the reference is never in it."""

@@ -34,10 +34,7 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A request that an agent act ``len(turn_ids)`` times on the state of the parent.
-
-    The new turns are compared in `group`, and recorded with `note`, which is plain data.
-    """
+    """A request that an agent act ``len(turn_ids)`` times on the parent; turns of a `group` are compared."""
 
     parent: TreeNode
     agent: str

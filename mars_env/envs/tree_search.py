@@ -23,7 +23,6 @@ class TreeSearchSettings(VisibilitySettings):
     kind: str = "math"
     """Of the problems: agents are coders for ``"code"``, else solvers."""
     agents: PositiveInt = 1
-    """How many agents grow the tree."""
     nodes: PositiveInt = 60
     """Expansions in all (the paper: 60 in evaluation, 8 in training)."""
     tokens: PositiveInt | None = None
@@ -31,7 +30,6 @@ class TreeSearchSettings(VisibilitySettings):
     algorithm: str = "ab-mcts-a"
     """A search of `mars_env.search`: ``best-of-n``, ``refinement``, ``uct``, ``treequest:ABMCTSM`` ..."""
     options: Mapping[str, JsonValue] = Field(default_factory=dict)
-    """The algorithm's own settings."""
     wave: PositiveInt = 4
     """Expansions of one tree that are decided together and run in parallel."""
     as_completed: bool = False

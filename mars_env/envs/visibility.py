@@ -198,11 +198,9 @@ class VisibilitySettings(BaseModel):
     search_grader: Grader | None = None
     """Judges what the search may see; gets problems without references, but with public tests."""
     verifier: Agent | None = None
-    """Judges solutions without a reference."""
     verdicts: PositiveInt = 1
     """Verdicts of the verifier on each solution; the share that passes is the search score."""
     reward_model: RewardModel | None = None
-    """Rates solutions without a reference."""
     final: Literal["auto", "first", "vote", "reward-model"] = "auto"
     """The choice among the nodes with the highest search score. ``auto``: by the reward model if there is
     one (MARS2-T+), else a vote in mathematics and the first one in code."""

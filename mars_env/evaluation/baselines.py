@@ -51,8 +51,7 @@ class Attempt:
     accepted: bool = False
 
 
-Attempts = Mapping[str, Sequence[Attempt]]
-"""Attempts by problem."""
+Attempts = Mapping[str, Sequence[Attempt]]  # by problem
 
 
 def token_budget(trees: Sequence[Tree]) -> float:

@@ -61,7 +61,6 @@ TITLES: Mapping[str, tuple[str, Scale]] = {
     "judging_tokens": ("of these, for judging", "amount"),
     "prompt_tokens": ("Prompt tokens an episode", "amount"),
 }
-"""Title and scale by name."""
 
 _NAMED_TITLES: Mapping[str, tuple[str, Scale]] = {
     "share": ("Share of nodes, {}", "rate"),

@@ -165,10 +165,7 @@ def build_report(
     notes: Sequence[str] = (),
     prices: Prices | None = None,
 ) -> Report:
-    """The report of a run's trees, several a problem, and of what they do not say.
-
-    Without `answer_of` (what a turn votes for) there is no maj@k.
-    """
+    """The report of a run's trees; without `answer_of` (what a turn votes for) there is no maj@k."""
     groups = by_problem(trees)
     metrics = measure(trees, answer_of)
     values = estimates(metrics, list(groups))

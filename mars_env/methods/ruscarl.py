@@ -20,7 +20,6 @@ from mars_env.sync import gather_all
 from mars_env.types import Action, Observation, Prompt, TrainingAsk
 
 Show = Callable[[Prompt, Sequence[Criterion]], Prompt]
-"""Puts criteria into a prompt."""
 
 FORMAT = "format"
 """Tag of criteria that an ordered scaffold always shows."""

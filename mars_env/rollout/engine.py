@@ -54,7 +54,7 @@ class Journal(Protocol):
     """Where finished turns are written immediately, and where a resumed run finds them."""
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
-        """Turns of an unfinished tree that were played before, by id."""
+        """Stored turns of an unfinished tree, by id."""
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         """Keep the turns of one finished expansion."""
@@ -92,10 +92,7 @@ async def play(
     on_turns: OnTurns | None = None,
     gate: Gate = lambda job, expansion: nullcontext(),
 ) -> Tree:
-    """Play one tree to its end; turns that the `journal` has are not played again.
-
-    If an agent could not act, the tree has a fault, which names the reason, and no answer.
-    """
+    """Play one tree to its end; if an agent could not act, it has a fault, which says why, and no answer."""
     stored = journal.turns_of(job.tree_id) if journal is not None else {}
     player = _Player(game, agents, job, seed, journal, on_turns, gate, stored)
     grower = game.grower(game.rules, job.problem, job.tree_id, seed)

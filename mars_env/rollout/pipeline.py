@@ -61,10 +61,7 @@ class PipelineSettings(BaseModel, frozen=True, extra="forbid", use_attribute_doc
 
     @property
     def bound(self) -> int | None:
-        """Most groups that are started but not trained, those under way included.
-
-        Each update takes the groups that were started first, so few updates have to wait or to take more.
-        """
+        """Most groups that are started but not trained, those under way included."""
         return None if self.groups_per_update is None else self.groups_per_update * (self.staleness + 1)
 
 

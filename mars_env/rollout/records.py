@@ -76,10 +76,7 @@ def _completion_row(completion: Completion) -> dict[str, Any]:
 
 
 def turn_from_row(row: Mapping[str, Any], texts: Mapping[str, str] = MappingProxyType({})) -> Turn:
-    """The turn of a row; a KeyError, TypeError or ValueError if the row does not describe one.
-
-    Messages whose texts are not among `texts`, by their ids, are left out.
-    """
+    """The turn of a row, with messages whose `texts` there are; a KeyError, TypeError or ValueError if none."""
     _check(row, _TURN_KINDS)
     _require(row, _TURN_COLUMNS)
     if _TURN_ID.fullmatch(row["id"]) is None or not _is_above(row["parent"], row["id"]):

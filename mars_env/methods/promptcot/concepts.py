@@ -89,10 +89,7 @@ async def write_concepts(
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedDesigns:
-    """Designs of seed problems, in the order of the problems, then of the models, with each one's model.
-
-    `unreadable` counts those that lack because a model gave no concepts, or no rationale, that can be read.
-    """
+    """Designs of seed problems, by problem, then model, with each one's model, and how many lack."""
 
     designs: tuple[Design, ...]
     authors: tuple[str, ...]

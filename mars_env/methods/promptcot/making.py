@@ -41,13 +41,11 @@ class CandidateSettings(BaseModel, frozen=True, extra="forbid"):
     tries: int = Field(ge=1)
     """How many candidates are written; more of them may be asked for later, in the same folder."""
     seed: int = 0
-    """Of all candidates and references."""
     concurrency: int = Field(default=64, ge=1)
     """Candidates of a round, which are written and judged concurrently."""
     n: int = Field(default=13, ge=1)
     """A candidate that shares so many words in a row with a protected text is left out."""
     licence: str = "unknown"
-    """Of the set."""
 
 
 async def make_problems(

@@ -36,8 +36,7 @@ from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.policy import Policy
 from mars_env.types import Completion, Sampling
 
-PROBLEM, RATIONALE = "problem", "rationale"
-"""Names of the two policies."""
+PROBLEM, RATIONALE = "problem", "rationale"  # names of the two policies
 
 
 class Loop(BaseModel, frozen=True, extra="forbid"):
@@ -54,7 +53,6 @@ class Loop(BaseModel, frozen=True, extra="forbid"):
     improve_rationales: bool = True
     """Whether there is an E-step. Without it the rationale model stays as it is (the paper's ablation)."""
     seed: int = 0
-    """Of batches and rationales."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +76,7 @@ class Designers:
         return LocalTrainer(policies, config, run={"method": "PromptCoT 2.0", **run})
 
     def problem_text(self, design: Design) -> Completion:
-        """What the problem model is to write.
-
-        A `ConfigError` if the design could not be read back, a `ContextError` if it does not fit the context.
-        """
+        """What the problem model is to write; a `ConfigError` if unreadable, a `ContextError` if too long."""
         if not is_readable(self.writing, design):
             advice = "give both, neither with a heading of the other"
             raise ConfigError(f"{brief(design.problem)} and its rationale could not be read back: {advice}")

@@ -181,10 +181,7 @@ class SpellRun:
 async def spell_batches(
     run: SpellRun, *, done: int = 0, directory: str | Path | None = None, on_trees: OnTrees | None = None
 ) -> AsyncGenerator[UpdateBatch]:
-    """Play trees with the memory of all earlier batches, and yield what each update trains.
-
-    `MEMORY` is kept in the directory, cut to the updates that are `done`.
-    """
+    """Play trees with the memory, cut to the updates that are `done`, and yield what each update trains."""
     assert run.game is not None
     game, team, settings, spell = graded_in_step(run.game), run.team, run.settings, run.spell
     log, rows = UpdateLog.resumed(directory, MEMORY, done)
