@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from mars_env.envs.game import Game
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.costs import Prices, cost, price_of, uncounted
 from mars_env.evaluation.equal_tokens import play_baselines, require_solver
@@ -33,7 +32,9 @@ async def play_plan(
         ModelError: Not a single episode could be finished.
     """
     _validate(plan, play)
-    about, remarks = _description(plan), _remarks(plan.game)
+    about, visibility = _description(plan), plan.game.visibility
+    visible = visibility.notes if visibility is not None else ()
+    remarks = (*visible, *getattr(evaluated_game(plan.game).grader, "notes", ()))
 
     def finished(tree: Tree) -> None:
         # The first one leaves what the trees do not say, for whoever views an interrupted run.
@@ -93,11 +94,6 @@ def _description(plan: Plan) -> RunDescription:
         rewards={**described.get("rewards", {}), **team_reward},
         **asdict(origin),
     )
-
-
-def _remarks(game: Game) -> tuple[str, ...]:
-    visible = game.visibility.notes if game.visibility is not None else ()
-    return (*visible, *getattr(evaluated_game(game).grader, "notes", ()))
 
 
 def _usable_prices(trees: Sequence[Tree], prices: Prices | None) -> tuple[Prices | None, list[str]]:

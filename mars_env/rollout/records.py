@@ -76,7 +76,7 @@ def _completion_row(completion: Completion) -> dict[str, Any]:
 
 
 def turn_from_row(row: Mapping[str, Any], texts: Mapping[str, str] = MappingProxyType({})) -> Turn:
-    """The turn of a row, with messages whose `texts` there are; a KeyError, TypeError or ValueError if none."""
+    """The turn of a row, with the messages in `texts`; a KeyError, TypeError or ValueError if it is none."""
     _check(row, _TURN_KINDS)
     _require(row, _TURN_COLUMNS)
     if _TURN_ID.fullmatch(row["id"]) is None or not _is_above(row["parent"], row["id"]):
