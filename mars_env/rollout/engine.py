@@ -13,7 +13,7 @@ from typing import Protocol
 
 from mars_env.checks import require_integer, valid_action
 from mars_env.envs.game import Game
-from mars_env.envs.growers import Expansion, TreeNode
+from mars_env.envs.growers import Expansion, TreeNode, turn_path
 from mars_env.envs.play import Act, conclude, play_turn
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
@@ -174,11 +174,6 @@ async def collect(
     return [trees[job.tree_id] for job in jobs]
 
 
-def turn_order(turn: Turn) -> tuple[int, ...]:
-    """A key that sorts turns by their place in the tree, parents before children."""
-    return tuple(int(number) for number in turn.id.split("."))
-
-
 def add_turns(turns_by_id: dict[str, Turn], turns: Iterable[Turn]) -> None:
     """Add turns of a tree by id; one that was played again replaces the earlier one and what grew from it."""
     for turn in turns:
@@ -203,7 +198,7 @@ class _Player:
     fault: str = ""
 
     def tree(self) -> Tree:
-        turns = tuple(sorted(self.turns.values(), key=turn_order))
+        turns = tuple(sorted(self.turns.values(), key=lambda turn: turn_path(turn.id)))
         left_out = sorted(self.stored.keys() - self.turns.keys())
         info = {LEFT_OUT: left_out} if left_out else {}
         return Tree(self.job.tree_id, self.job.problem, turns, None, self.fault, info)

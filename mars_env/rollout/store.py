@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import IO, Any
 from weakref import WeakValueDictionary
 
+from mars_env.envs.growers import turn_path
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
 from mars_env.files import atomic_draft, write_atomically, writing
 from mars_env.identity import identity_changes
 from mars_env.rollout import records
 from mars_env.rollout import row_files as files
-from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
+from mars_env.rollout.engine import LEFT_OUT, add_turns
 from mars_env.text import brief, describe_error, logger
 from mars_env.types import Problem, Tree, Turn
 
@@ -305,7 +306,7 @@ def _tree(
         answer = turns.get(row["final"])
         if answer is None or (answer.grade is None and answer.accepts is not None):
             raise StoreError(f"{name} has the answer {row['final']!r}, which is no stored turn that answers")
-    ordered = tuple(sorted(turns.values(), key=turn_order))
+    ordered = tuple(sorted(turns.values(), key=lambda turn: turn_path(turn.id)))
     tree = Tree(row["tree"], problems[row["problem"]], ordered, row["final"], row["fault"], info)
     return with_rewards(tree, row["rewards"])
 
