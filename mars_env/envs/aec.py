@@ -95,7 +95,10 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         return agent
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Start an episode, on a drawn problem or on ``options["problem"]``; a seed makes it reproducible."""
+        """Start an episode on a drawn problem, or on ``options["problem"]``, an id or a `Problem`.
+
+        A seed makes this episode, and the problems drawn after it, reproducible.
+        """
         if options is not None and not isinstance(options, Mapping):
             raise ConfigError(f"options are a dictionary such as {{'problem': id}}, not {brief(options)}")
         for name in options or ():  # PettingZoo's own tests pass options that mean nothing

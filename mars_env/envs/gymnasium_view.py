@@ -69,7 +69,7 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
         raise ConfigError(f"in {_MAX_EPISODES} episodes {self.learner} had no turn: its partners end them")
 
     def step(self, action: str | Action) -> tuple[dict[str, Any], SupportsFloat, bool, bool, dict[str, Any]]:
-        """Act for the learner, then play the partners up to its next turn; the reward is of all of them."""
+        """Act for the learner, then play the partners to its next turn; the reward is the learner's sum."""
         self.env.step(action)
         reward = self.env.rewards[self.learner] + self._play_partners()
         observation, info = self.env.observe(self.learner), dict(self.env.infos[self.learner])

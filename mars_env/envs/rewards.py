@@ -71,7 +71,7 @@ def outcomes_below(turns: Iterable[Turn]) -> dict[str, float | None]:
 
 
 def checked_team_rewards(answer: object, tree: Tree) -> tuple[dict[str, float | None], dict[str, str]]:
-    """A team reward's answer as rewards by turn id, and why there is none; a ValueError if it is no such."""
+    """A team reward's answer as rewards, and why one is missing, by turn id; else a ValueError."""
     if not isinstance(answer, Mapping):
         raise ValueError(f"it gave {brief(answer)} where rewards by turn id were asked for")
     turn_ids = {turn.id for turn in tree.turns}

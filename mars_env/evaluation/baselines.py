@@ -55,7 +55,7 @@ Attempts = Mapping[str, Sequence[Attempt]]  # by problem
 
 
 def token_budget(trees: Sequence[Tree]) -> float:
-    """The System's mean sampled tokens per episode; a `ConfigError` if none was finished or counted."""
+    """The System's mean tokens an episode, problems of equal weight; a `ConfigError` if none are known."""
     return _System.of(trees).budget
 
 

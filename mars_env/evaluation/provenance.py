@@ -21,7 +21,7 @@ OUTPUTS: Final = ("docs/**", "studies/*/*.jsonl")
 class Provenance:
     """The commit, ``-dirty`` where files differed from it, and versions of the code that made a result.
 
-    Outside of a git checkout of mars_env it is None: there the version alone says what ran.
+    Outside of a git checkout of mars_env the commit is None: the version alone says what ran.
     """
 
     commit: str | None

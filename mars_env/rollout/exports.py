@@ -54,7 +54,7 @@ def prompted(
 
 
 def sft_rows(turns: Iterable[Prompted], least: float = 1.0) -> Iterator[dict[str, Any]]:
-    """One row for every right turn that was not cut off; right without a grade is a reward of `least`."""
+    """One row for every right turn that was not cut off; without a grade, a reward of `least` is right."""
     for turn, prompt in turns:
         if _is_good(turn, least) and not turn.action.truncated:
             yield {"prompt": prompt, "completion": _answer(turn, prompt), **_origin(turn)}

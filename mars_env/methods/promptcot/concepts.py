@@ -89,7 +89,7 @@ async def write_concepts(
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedDesigns:
-    """Designs of seed problems, by problem, then model, with each one's model, and how many lack."""
+    """Designs of seed problems, by problem, then model, with each one's author, and how many are missing."""
 
     designs: tuple[Design, ...]
     authors: tuple[str, ...]
