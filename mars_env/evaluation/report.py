@@ -205,9 +205,8 @@ def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, .
         malformed = f"{counts.malformed:,} of {counts.verdicts:,}"
         lines = "'Correctness: Correct' or 'Correctness: Wrong'"
         notes.append(f"Verdicts malformed, counted as Wrong: {malformed}. A report ends with a line {lines}")
-    for b in baselines:
-        if b.short:
-            notes.append(f"{b.name}: it spent fewer tokens than the System ({b.tokens:.0f} per problem)")
+    less = "it spent fewer tokens than the System"
+    notes += [f"{b.name}: {less} ({b.tokens:.0f} per problem)" for b in baselines if b.short]
     return tuple(notes)
 
 
