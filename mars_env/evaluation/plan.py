@@ -57,10 +57,7 @@ class LocalPlay:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is played; `samples` are episodes of each problem (the n of avg@n).
-
-    `config`, of `mars_env.api.described_spec`, is what else identifies the run.
-    """
+    """What is played: `samples` episodes of each problem (n of avg@n); `config` is what else identifies it."""
 
     title: str
     problems: ProblemSet

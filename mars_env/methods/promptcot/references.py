@@ -21,10 +21,7 @@ from mars_env.types import Agent, Message, Model, Problem, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What voters say the answer is, and how it was made; `value` is None if it is UNKNOWN.
-
-    `agreement` is the share of the voters that gave it, or the most frequent answer.
-    """
+    """What voters say the answer is (None: UNKNOWN), the share that gave the most frequent one, and how."""
 
     value: Any
     agreement: float

@@ -66,10 +66,7 @@ class Designers:
     def trainer(
         self, config: TrainConfig, designs: Sequence[Design] = (), loop: Loop | None = None
     ) -> LocalTrainer:
-        """A trainer of both. The paper trains at 2e-5 in the cold start and at 2e-6 in the loop.
-
-        Its checkpoints are those of a loop on these problems; another loop cannot continue from them.
-        """
+        """A trainer of both, for one loop. The paper trains at 2e-5 in the cold start, at 2e-6 in the loop."""
         models = {PROBLEM: self.problem, RATIONALE: self.rationale}
         policies = {name: Policy(model.module, model.tokenizer) for name, model in models.items()}
         run = {} if loop is None else _identity(designs, loop)
