@@ -57,7 +57,7 @@ class LocalPlay:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is played: `samples` episodes of each problem (n of avg@n); `config` is what else identifies it."""
+    """What is played: `samples` episodes of each problem (n of avg@n); `config` also identifies the run."""
 
     title: str
     problems: ProblemSet

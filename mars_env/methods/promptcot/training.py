@@ -66,7 +66,7 @@ class Designers:
     def trainer(
         self, config: TrainConfig, designs: Sequence[Design] = (), loop: Loop | None = None
     ) -> LocalTrainer:
-        """A trainer of both, for one loop. The paper trains at 2e-5 in the cold start, at 2e-6 in the loop."""
+        """A trainer of both, for one loop. The paper trains at 2e-5 in the cold start and then at 2e-6."""
         models = {PROBLEM: self.problem, RATIONALE: self.rationale}
         policies = {name: Policy(model.module, model.tokenizer) for name, model in models.items()}
         run = {} if loop is None else _identity(designs, loop)
