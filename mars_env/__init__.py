@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from mars_env.envs.aec import MarsEnv as MarsEnv
     from mars_env.envs.game_function import game as game
     from mars_env.envs.gymnasium_view import as_gymnasium as as_gymnasium
+    from mars_env.envs.registry import EnvSpec as EnvSpec
     from mars_env.envs.registry import list_envs as list_envs
     from mars_env.envs.registry import register as register
     from mars_env.envs.registry import spec as spec
     from mars_env.envs.rules import Reply as Reply
     from mars_env.envs.rules import ask as ask
-    from mars_env.envs.specs import EnvSpec as EnvSpec
     from mars_env.problems.registry import register_problem_set as register_problem_set
     from mars_env.serving.answering import solve as solve
     from mars_env.trainers.front import train as train

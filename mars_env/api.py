@@ -15,8 +15,7 @@ from mars_env.envs.game import make_game
 from mars_env.envs.game_function import GameFunction
 from mars_env.envs.growers import MakeGrower
 from mars_env.envs.gymnasium_view import GymnasiumView, as_gymnasium
-from mars_env.envs.registry import find_game, spec, with_team_size
-from mars_env.envs.specs import EnvSpec
+from mars_env.envs.registry import EnvSpec, find_game, spec, with_team_size
 from mars_env.errors import ConfigError
 from mars_env.grading import check_reference
 from mars_env.identity import identity_of

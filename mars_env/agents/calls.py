@@ -11,14 +11,7 @@ from mars_env.agents.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that a model wrote.
-
-    Attributes:
-        written: The call as JSON, or the model's words where they cannot be read.
-        name: Of the tool; empty if the call cannot be read.
-        arguments: By name.
-        mistake: Why the call cannot be read; empty if it can.
-    """
+    """A call that a model wrote: `written` as JSON, or in its own words if a `mistake` makes it no call."""
 
     written: str
     name: str = ""
@@ -74,11 +67,7 @@ def parse_json_calls(text: str) -> list[Call]:
 
 
 def parse_call(value: Any) -> Call:
-    """A call from a JSON value.
-
-    Raises:
-        ValueError, RecursionError: Its arguments are a string that is not JSON.
-    """
+    """A call from a JSON value; a ValueError or RecursionError if its arguments are a string and not JSON."""
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return Call(json.dumps(value), mistake="a call is an object with a name and arguments")
     arguments = value.get("arguments") or value.get("parameters") or {}

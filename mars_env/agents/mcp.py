@@ -31,15 +31,8 @@ def mcp_tools(server: Server, *, seconds: float = 30.0, characters: int = 10_000
 
     Each turn that calls one has its own connection, and a command is started anew for each. What a call does
     is an error that the model reads. The turn is UNKNOWN only if the server cannot be reached or started
-    before the first call, or after one that failed.
-
-    Args:
-        server: The address of a server, or the command that starts one.
-        seconds: How long one call may take.
-        characters: How much of a result the model reads.
-
-    Raises:
-        ConfigError: The server cannot be reached or started, or has no tools; a command is one string.
+    before the first call, or after one that failed. `seconds` and `characters` are those of `Tool`. Here, a
+    server that cannot be reached or started, or has no tools, is a `ConfigError`.
     """
     with needs("mcp", "tools of MCP servers need the package mcp"):
         import mcp as mcp
@@ -95,11 +88,7 @@ class _Session:
             raise RuntimeError(f"{why}{state}") from error
 
     async def _answers(self, client: Any) -> bool:
-        """Whether a client's server still answers. If not, there is then another client.
-
-        Raises:
-            ToolError: There is none: the server cannot be started.
-        """
+        """Whether a client's server still answers. If not, there is then another client, or a `ToolError`."""
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
                 await client.session.list_tools()

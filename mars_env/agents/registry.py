@@ -86,10 +86,9 @@ def make_agents(
 
     docs/agents.md lists the specifications (``http://host:8000/v1#model``, ``hf:path``, ``vllm:path``,
     ``team:folder``, ``scripted:text``, ``my_module:object``, or a name of the entry-point group
-    ``mars_env.agents``) and their options, which follow a question mark, percent-decoded:
-    ``hf:path?temperature=0.6&max_tokens=4096``. One string names one agent, for the whole team. A team is
-    named by role, ``solver=...,verifier=...``, or by place, ``coder_0=...,coder_1=...``: a comma separates
-    agents where a name and ``=`` follow it. A specification loads one model, however many agents use it.
+    ``mars_env.agents``) and their options: ``hf:path?temperature=0.6&max_tokens=4096``. One string names one
+    agent, for the whole team. A team is named by role, ``solver=...,verifier=...``, or by place,
+    ``coder_0=...,coder_1=...``. A specification loads one model, however many agents use it.
 
     Args:
         spec: A string as above; or an agent, a model or a function for the whole team; or a mapping by agent
@@ -218,15 +217,11 @@ def as_agent(
     roles: Mapping[str, type[RoleAgent]] = ROLES,
     tools: Toolbox | Sequence[Tool] = (),
 ) -> Agent:
-    """An agent for one place of a team, made from whatever the user has.
+    """An agent for one place of a team, made from whatever the user has; a `ConfigError` from anything else.
 
     An agent stays as it is; a function becomes a `FunctionAgent`; a string is a specification (see
-    `make_agents`). A model becomes the built-in agent of the role, with its own prompt. ``coder_0``,
-    ``coder_1`` ... of a search differ in their system messages (see `RoleAgent.system_at`), so several agents
-    on one model are several roles.
-
-    Raises:
-        ConfigError: It is none of these, or the role has no built-in agent.
+    `make_agents`). A model becomes the agent of the role, with its own prompt. ``coder_0``, ``coder_1`` ...
+    of a search differ in their system messages (see `RoleAgent.system_at`).
 
     Example:
         >>> as_agent(ScriptedModel(["Correctness: Wrong"]), "verifier_0")
@@ -269,13 +264,11 @@ def roles_of(rules: Rules) -> dict[str, type[RoleAgent]]:
 
 
 def _place(agent: str) -> int:
-    """The number of a place among those of its role."""
     role = role_of(agent)
     return int(agent.removeprefix(f"{role}_")) if agent != role else 0
 
 
 def _by_role(spec: str) -> Mapping[str, str] | str:
-    """The specifications in a string by role, or the string itself if it is one."""
     if not _NAMED.match(spec):
         return spec.strip()
     specs: dict[str, str] = {}
@@ -367,7 +360,6 @@ def _header(name: str, value: str) -> str:
 
 
 def _options(text: str, types: _Types) -> tuple[str, dict[str, Any]]:
-    """The target and the options behind its last question mark."""
     target, mark, query = text.rpartition("?")
     if not mark:
         return text, {}
@@ -412,7 +404,6 @@ def _find(target: str) -> Any:
 
 
 def _member(team: Mapping[str, Any], role: str) -> Any:
-    """What a team in a module names for a role."""
     if role not in team:
         raise ConfigError(f"the team has nothing for {role}, only for {', '.join(map(str, team))}")
     return team[role]

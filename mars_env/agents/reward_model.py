@@ -27,7 +27,7 @@ _SCORE = re.compile(
 
 
 def judge_question(statement: str, solution: str) -> str:
-    """The library's own question about a solution."""
+    """The question about a solution by default."""
     return fill_template(JUDGE_QUESTION, {"problem": statement, "solution": solution})
 
 
@@ -100,11 +100,10 @@ def read_score(text: str) -> float | None:
 class HFRewardModel:
     """A Hugging Face sequence classifier as a reward model.
 
-    Statement and solution go in as a chat of a user and an assistant, by the tokenizer's chat template;
-    without a template as two paragraphs. With one label, the rating is the sigmoid of its logit; with
-    several, the probability of the last one. Texts beyond `max_tokens`, or what the model can hold, are cut
-    on the left, so that the end of the solution stays; `batch` are rated at once. A `ConfigError` if the
-    checkpoint cannot be loaded.
+    Statement and solution go in as a chat of a user and an assistant, without a chat template as two
+    paragraphs. With one label, the rating is the sigmoid of its logit; with several, the probability of the
+    last one. Texts beyond `max_tokens`, or what the model can hold, are cut on the left, so that the end of
+    the solution stays; `batch` are rated at once. A `ConfigError` if the checkpoint cannot be loaded.
     """
 
     def __init__(
@@ -156,8 +155,7 @@ class HFRewardModel:
                 scores += rated.tolist()
         return scores
 
-    def _logits(self, rows: list[list[int]]) -> Any:
-        """Shape (rows, labels)."""
+    def _logits(self, rows: list[list[int]]) -> Any:  # shape (rows, labels)
         padded = self.tokenizer.pad({"input_ids": rows}, padding=len(rows) > 1, return_tensors="pt")
         return self.module(**padded.to(self.device)).logits
 
@@ -168,10 +166,9 @@ class HFRewardModel:
         runs = gate_of(self.tokenizer).runs(self._render, chat)
         if len(runs) > 1:
             return encode_runs(self.tokenizer, runs, special=special)[-self._max_tokens :]
-        ids: list[int] = self.tokenizer.encode(
+        return self.tokenizer.encode(
             runs[0], truncation=True, max_length=self._max_tokens, add_special_tokens=special
         )
-        return ids
 
     def _render(self, chat: Sequence[Message], _: Sequence[Any]) -> str:
         if self.tokenizer.chat_template is None:

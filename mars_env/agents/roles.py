@@ -24,7 +24,6 @@ from mars_env.text import brief
 from mars_env.types import Action, Completion, Message, Model, Observation, Prompt, Sampling
 
 PromptMaker = Callable[[Observation], Prompt]
-"""Makes the prompt of a turn from its observation."""
 
 
 class RoleAgent:
@@ -38,10 +37,8 @@ class RoleAgent:
             template for the user's message, which sees the observation's fields. Where a template has marks
             such as ``<solution>...</solution>``, no field can close or open them.
         system: Replaces the system message; empty for none.
-        thinking: How the model marks its thinking, which is left out of the action's text; None to leave all
-            texts as they are.
-        tools: What it may call while it writes: tools, or typed functions, or a `Toolbox`, which also says
-            how calls are written; see `mars_env.agents.tools`.
+        thinking: How the model marks its thinking, which is left out of the action's text; None for no marks.
+        tools: What it may call while it writes: tools, typed functions, or a `Toolbox`.
         max_calls: Most calls in one turn.
 
     Raises:
@@ -91,10 +88,7 @@ class RoleAgent:
 
     @classmethod
     def system_at(cls, place: int) -> str:
-        """The system message of the agent with this number, from 0 on, among those of the role.
-
-        The first agent gets the plain message, each further one the next approach.
-        """
+        """The system message of the agent with this number; each but the first gets the next approach."""
         approaches = ("", *cls.approaches)
         return f"{cls.system} {approaches[place % len(approaches)]}".strip()
 
@@ -158,8 +152,7 @@ class RoleAgent:
 class Solver(RoleAgent):
     """Writes a solution. Observation: ``{"problem"}``.
 
-    If there are fields ``"solution"`` and ``"truncated"``, it revises that solution, with the help of
-    ``"feedback"`` if there is any.
+    With the fields ``"solution"``, ``"truncated"`` and ``"feedback"`` it revises that solution.
     """
 
     role = "solver"
@@ -169,10 +162,9 @@ class Solver(RoleAgent):
 
 
 class Verifier(RoleAgent):
-    """Judges a solution. Observation: ``{"problem", "solution", "truncated"}``.
+    """Judges a solution. Observation: ``{"problem", "solution", "truncated"}``, and ``"feedback"`` of tests.
 
-    If there is a field ``"feedback"``, it reads the results of a program's public tests. Its report ends in
-    the line ``Correctness: Correct`` or ``Correctness: Wrong``, which the rules read.
+    Its report ends in the line ``Correctness: Correct`` or ``Correctness: Wrong``, which the rules read.
     """
 
     role = "verifier"
@@ -181,10 +173,7 @@ class Verifier(RoleAgent):
 
 
 class Corrector(RoleAgent):
-    """Writes a better solution from a bug report.
-
-    Observation: ``{"problem", "solution", "truncated", "report"}``.
-    """
+    """Writes a better solution. Observation: ``{"problem", "solution", "truncated", "report"}``."""
 
     role = "corrector"
     system = prompts.CORRECTOR_SYSTEM
@@ -192,10 +181,9 @@ class Corrector(RoleAgent):
 
 
 class Coder(RoleAgent):
-    """Writes a program, or improves one with the help of its test results.
+    """Writes a program or, where ``mode`` is ``"refine"``, improves one.
 
-    Observation: ``{"problem", "mode", "solution", "truncated", "feedback", ...}``; ``mode`` is ``"generate"``
-    or ``"refine"``.
+    Observation: ``{"problem", "mode", "solution", "truncated", "feedback", ...}``.
     """
 
     role = "coder"
@@ -205,7 +193,6 @@ class Coder(RoleAgent):
 
 
 ROLES: Mapping[str, type[RoleAgent]] = {agent.role: agent for agent in (Solver, Verifier, Corrector, Coder)}
-"""The built-in agents by role."""
 
 # Templates come from the library or the user. The model's texts that fill them are never compiled, and stay
 # inside of a template's marks.

@@ -10,13 +10,9 @@ from pydantic import BaseModel, Field
 
 
 class Thinking(BaseModel, frozen=True, extra="forbid"):
-    """How a model marks its thinking.
+    """How a model marks its thinking: the tags, and whether the chat template has `opened` the block.
 
-    Attributes:
-        opening: The tag that starts a block.
-        closing: The tag that ends it.
-        opened: Whether the chat template opens the block, so that a completion starts inside it, without an
-            opening tag. A completion that is cut off inside the block is then all thinking.
+    A completion then starts inside of it; one that is cut off there is all thinking.
     """
 
     opening: Annotated[str, Field(min_length=1)] = "<think>"
@@ -24,10 +20,10 @@ class Thinking(BaseModel, frozen=True, extra="forbid"):
     opened: bool = False
 
     def visible(self, text: str) -> str:
-        r"""The text without its thinking blocks.
+        r"""The text without its thinking blocks; a text without tags is unchanged.
 
         A block that is not closed extends to the end: nothing in it counts as an answer. A closing tag
-        without an opening one ends a block that the template opened. A text without tags is unchanged.
+        without an opening one ends a block that the template opened.
 
         Example:
             >>> Thinking().visible("<think>2 + 2 ...</think>\n\nIt is 4. <think>Or is it")

@@ -51,12 +51,11 @@ at its end is your answer."""
 
 
 class Dialogue:
-    """A turn with tools: its prompts, for a model that gives token ids or one that does not, and its calls.
+    """A turn with tools: its prompts and its calls.
 
-    With ids, a prompt is the ids so far, those that were sampled, and those of the results, as the model's
-    chat template writes them: nothing is tokenised twice, and nothing that was sampled is rewritten, whatever
-    the template does with the thinking of earlier messages. Without ids, a prompt is a list of messages, with
-    ``tool_calls`` where the server knows them.
+    With a model that gives token ids, a prompt is the ids so far, and those of the results as the chat
+    template writes them: nothing that was sampled is tokenised again or rewritten, whatever the template does
+    with earlier thinking. Else it is a list of messages, with ``tool_calls`` where the server knows them.
     """
 
     def __init__(self, model: Model, toolbox: Toolbox, prompt: Prompt, visible: Callable[[str], str]) -> None:
@@ -117,7 +116,7 @@ class Dialogue:
         return [*before, {"role": "assistant", "content": completion.text}, _as_user(results)]
 
     def _between(self, as_tool: Sequence[Message], _: Sequence[Any]) -> str:
-        """What stands between the end of a message that was sampled and the beginning of the next."""
+        """What stands between a message that was sampled and the next."""
         as_user: list[Message] = [_as_user([message["content"] for message in as_tool])]
         if self._template:
             before = [{"role": "user", "content": "-"}, {"role": "assistant", "content": _MARK}]
@@ -130,10 +129,7 @@ class Dialogue:
         return f"\n\n{plain_chat(as_user)}"
 
     async def act(self, n: int, sampling: Sampling, observation: Observation) -> list[Action]:
-        """N actions on one observation, each a chain of completions with results of calls between.
-
-        ``sampling.max_tokens`` limits the sampled tokens of a whole turn.
-        """
+        """N actions, each a chain of completions of at most ``sampling.max_tokens`` sampled tokens in all."""
         firsts = with_messages(await self.complete(self.prompt, n, sampling), self._sent)
 
         def lost(sample: int, error: Exception) -> Action:
@@ -169,8 +165,7 @@ class Dialogue:
     def _with_tool_calls(self, text: str, calls: Sequence[ToolCall], results: Sequence[str]) -> list[Message]:
         """A message of the model and the results of its calls, in OpenAI's dialect.
 
-        Servers may refuse a call of an unknown tool, and one that is no JSON. Such a call stays a text, and
-        is answered by one.
+        Servers may refuse a call of an unknown tool, and one that is no JSON: it stays a text.
         """
         requests, answers = list[Any](), list[Message]()
         words, texts = [TAGGED.sub("", text).strip()], list[str]()

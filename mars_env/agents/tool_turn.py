@@ -27,11 +27,7 @@ Outcome = Literal["ok", "error", "refused", "fault"]
 
 
 class ToolTurn:
-    """Answers the calls of one turn until their number or their time is used up.
-
-    Attributes:
-        calls: Those that were answered.
-    """
+    """Answers the calls of one turn until their number or their time is used up."""
 
     def __init__(self, box: Toolbox, observation: Observation) -> None:
         self.calls: list[ToolCall] = []
@@ -112,7 +108,6 @@ class ToolTurn:
 
 
 def _words_of(error: Exception) -> str:
-    """An error's type and its whole message."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # a user's class may fail to describe itself

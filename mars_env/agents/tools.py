@@ -27,24 +27,15 @@ Run = Callable[[Any, Mapping[str, Any]], Awaitable[str]]
 """Runs one call: the turn's session and the arguments, to the text that the model reads."""
 
 
-def no_session(observation: Observation) -> AbstractAsyncContextManager[None]:
-    """The session of tools whose calls share nothing."""
-    return nullcontext()
-
-
 @dataclass(frozen=True)
 class Tool:
-    """Something that a model may call while it writes.
+    """Something that a model may call while it writes. Make one from a function with `tool`.
 
-    Make one from a function with `tool`, or take `python_tool`. What `run` raises is an error that the model
-    reads, except for `ToolError`, `SandboxError` and `ModelError`, which make the turn UNKNOWN: raise these
-    only if a harmless call would fail, too.
+    What `run` raises is an error that the model reads, except for `ToolError`, `SandboxError` and
+    `ModelError`, which make the turn UNKNOWN: raise these only if a harmless call would fail, too.
 
     Attributes:
-        name: What the model calls it by.
-        description: What it does, for the model.
         parameters: JSON schema of the arguments.
-        run: Runs one call, in the session of its turn.
         session: Opens what the calls of one turn share, given its observation, at the first call. It is
             closed when the turn ends. Tools with the same `session` share it.
         seconds: How long a call may take; the call is then answered by an error.
@@ -55,7 +46,7 @@ class Tool:
     description: str
     parameters: Mapping[str, Any]
     run: Run
-    session: Callable[[Observation], AbstractAsyncContextManager[Any]] = no_session
+    session: Callable[[Observation], AbstractAsyncContextManager[Any]] = nullcontext
     seconds: float = 30.0
     characters: int = 10_000
 
@@ -78,7 +69,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Toolbox:
-    """The tools of an agent, and how it may use them.
+    """The tools of an agent, and how it may use them; a `ConfigError` if a tool is none, or a setting wrong.
 
     Attributes:
         tools: At least one tool or typed function, each with a different name.
@@ -87,11 +78,7 @@ class Toolbox:
             answered by an error, and further ones do not run.
         calls: How calls are written. ``"auto"``: as the server (``tool_calls``) or the model's own template
             and response parser do, else as ``"tags"``; ``"tags"``: JSON in ``<tool_call>``, as Hermes and
-            Qwen write it; ``"fenced"``: a message that ends in a fenced block of Python, which the tool
-            `python` runs.
-
-    Raises:
-        ConfigError: A tool is none, or a setting does not exist.
+            Qwen write it; ``"fenced"``: a fenced block of Python that ends a message, for the tool `python`.
     """
 
     tools: Sequence[Tool | Callable[..., Any]]
@@ -123,14 +110,10 @@ class Toolbox:
 def tool(
     function: Callable[..., Any], *, name: str = "", seconds: float = 30.0, characters: int = 10_000
 ) -> Tool:
-    """A tool from a typed function, sync or async.
+    """A tool from a typed function, sync or async; a `ConfigError` if a type or the docstring is missing.
 
     The model reads its name, its docstring and its parameters' types. It runs in this process, a sync
-    function in a thread, which cannot be stopped when its time is over. The model reads what it raises; for
-    the exceptions see `Tool`.
-
-    Raises:
-        ConfigError: A parameter has no type, or there is no docstring.
+    function in a thread, which cannot be stopped when its time is over.
 
     Example:
         >>> def add(a: int, b: int) -> int:
@@ -155,21 +138,16 @@ def tool(
     if untyped or schema["type"] != "object":
         raise ConfigError(f"the tool {title!r}: {', '.join(untyped) or 'a parameter'} needs name and type")
 
-    async def run(_: None, arguments: Mapping[str, Any]) -> str:
+    async def run(_: object, arguments: Mapping[str, Any]) -> str:
         # Called without pydantic's frames: a process that ends while a thread is in them is aborted.
         result = await maybe_await(await in_own_thread(checked(**arguments)))
         return result if isinstance(result, str) else to_json(result, fallback=str).decode()
 
-    return Tool(title, description, schema, run, no_session, seconds, characters)
+    return Tool(title, description, schema, run, seconds=seconds, characters=characters)
 
 
 def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
-    """The tool ``python``: code runs in the library's sandbox, and names live as long as the turn.
-
-    Args:
-        seconds: CPU time that one call may use.
-        characters: How much of its output the model reads.
-    """
+    """The tool ``python``: code runs in the sandbox, with `seconds` of CPU time; names live for the turn."""
 
     def session(_: Observation) -> AbstractAsyncContextManager[Interpreter]:
         return Interpreter(_interpreters(), seconds, characters)
@@ -186,15 +164,7 @@ def python_tool(*, seconds: float = 10.0, characters: int = 10_000) -> Tool:
 
 
 def public_tests_tool(problems: ProblemSet, *, seconds: float = 60.0) -> Tool:
-    """The tool ``public_tests``: runs a program on the public tests of the turn's problem, in the sandbox.
-
-    Args:
-        problems: Those that are played; the agent's statement says which one.
-        seconds: How long one call may take.
-
-    Raises:
-        ConfigError: The problem set is endless.
-    """
+    """The tool ``public_tests``: runs a program on the public tests of the problem, of a finite set."""
     if problems.endless:
         raise ConfigError("public_tests_tool needs a finite problem set: give a part, e.g. problems[:1000]")
     by_statement = {
@@ -235,8 +205,7 @@ def _code(code: str) -> str:
 def make_tools(names: str, problems: ProblemSet | None = None) -> tuple[Tool, ...]:
     """The tools that a string names, joined by ``+``: ``python``, ``public_tests``, or ``my_module:object``.
 
-    An object is a `Tool`, a typed function, or a list of these. The public tests are those of `problems`.
-    An empty string names none.
+    An object is a `Tool`, a typed function, or a list of these.
     """
     tools: list[Tool] = []
     for name in names.split("+") if names else ():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mars_env.envs.growers import chains as chains
     from mars_env.envs.growers import grouped as grouped
     from mars_env.envs.marsrl import solve_verify_correct as solve_verify_correct
-    from mars_env.envs.registry import list_envs as list_envs
+    from mars_env.envs.registry import EnvSpec as EnvSpec
     from mars_env.envs.registry import register as register
     from mars_env.envs.registry import spec as spec
     from mars_env.envs.rewards import agreement as agreement
@@ -24,7 +24,5 @@ if TYPE_CHECKING:
     from mars_env.envs.rules import ask as ask
     from mars_env.envs.solving import self_refine as self_refine
     from mars_env.envs.solving import solve as solve
-    from mars_env.envs.spaces import UnicodeText as UnicodeText
-    from mars_env.envs.specs import EnvSpec as EnvSpec
 
 __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -29,7 +29,6 @@ _AFTER_RESET = {
 }
 """What an episode has: `MarsEnv.reset` sets it."""
 
-
 NO_GRADE = "the answer could not be graded: the grade in the environment's `tree` says why"
 """What an info says of an UNKNOWN grade. The grader's own message may quote the reference."""
 
@@ -41,16 +40,11 @@ class _NotReset(ConfigError, AttributeError):
 class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untyped base
     """Plays a game over a problem set, one agent's turn at a time.
 
-    Actions are strings (or `Action` values, which carry the completions behind a string).
-    Observations are dictionaries of strings and small integers. The reward of a turn goes to the
-    agent that acted; PettingZoo has no unknown rewards, so the reward of an UNKNOWN turn is shown
-    as 0.0 with ``infos[agent]["grade"] == "UNKNOWN"``. `tree` is the record of the episode so far.
-
-    Args:
-        game: Rules, grader, rewards.
-        problems: Where `reset` draws from; ``reset(options={"problem": id or Problem})`` chooses.
-        name: Shown by `str` and used in ids.
-        render_mode: ``"ansi"`` returns the transcript, ``"human"`` prints it.
+    Actions are strings (or `Action` values, which carry the completions behind a string), observations
+    dictionaries of strings and small integers. The reward of a turn goes to the agent that acted; PettingZoo
+    has no unknown rewards, so that of an UNKNOWN turn is shown as 0.0 with ``infos[agent]["grade"] ==
+    "UNKNOWN"``. `tree` is the record of the episode so far. With the `render_mode` ``"ansi"`` the transcript
+    is returned, with ``"human"`` printed.
 
     Example:
         >>> import mars_env
@@ -101,11 +95,9 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         return agent
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        """Start an episode.
+        """Start an episode on a drawn problem, or on ``options["problem"]``, an id or a `Problem`.
 
-        Args:
-            seed: Makes this episode, and the problems drawn after it, reproducible.
-            options: ``{"problem": id or Problem}`` plays this problem instead of drawing one.
+        A seed makes this episode, and the problems drawn after it, reproducible.
         """
         if options is not None and not isinstance(options, Mapping):
             raise ConfigError(f"options are a dictionary such as {{'problem': id}}, not {brief(options)}")
@@ -134,8 +126,7 @@ class MarsEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]  # untype
         """What the agent whose turn it is sees and has earned; a `ConfigError` once the episode is over."""
         if not self.agents:
             raise ConfigError("the episode is over: call reset() to start another")
-        result: tuple[Any, float, bool, bool, dict[str, Any]] = super().last(observe)
-        return result
+        return super().last(observe)
 
     def observe(self, agent: str) -> dict[str, Any]:
         """What the agent sees now; the reference is never in it."""

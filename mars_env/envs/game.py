@@ -9,11 +9,10 @@ from typing import Any
 from mars_env.checks import finite
 from mars_env.envs.game_function import validate_rewards, validate_roles
 from mars_env.envs.growers import Linear, MakeGrower
-from mars_env.envs.registry import find_game
+from mars_env.envs.registry import EnvSpec, find_game
 from mars_env.envs.rewards import MARSRL_REWARDS, REWARD_FAULTS, checked_team_rewards, outcome, with_reward
 from mars_env.envs.rules import Rules, State
 from mars_env.envs.selection import Choice, candidates
-from mars_env.envs.specs import EnvSpec
 from mars_env.envs.visibility import Visibility, visible_problem, visible_turns
 from mars_env.errors import ConfigError
 from mars_env.grading import grader_for
@@ -25,15 +24,9 @@ from mars_env.types import Action, Grade, Grader, Problem, Reward, TeamReward, T
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """Rules, and how their turns are judged and rewarded.
+    """Rules, and how their turns are judged and rewarded; the parts are those of `mars_env.game`.
 
     Attributes:
-        rules: Who acts when, on what.
-        grader: Judges what the rules submit.
-        rewards: Step rewards by role; other roles get the score of their grade.
-        team_reward: Rewards that need the whole tree, given when it is finished.
-        grower: Makes what decides how a tree grows in play and evaluation.
-        visibility: What agents and searches may see of judgements; None for nothing.
         grading_timeout: Seconds that a grader may take; after them the grade is UNKNOWN. Generous, since a
             verdict may have to wait behind thousands of others.
         turn_timeout: Seconds that an agent may take for a turn; after them its tree has a fault.
@@ -94,9 +87,9 @@ class Game:
     async def rewarded(self, turn: Turn, path: Sequence[Turn], problem: Problem) -> Turn:
         """The turn with its step reward, given the turns that led to it.
 
-        A reward function that raises, does not answer in time or gives anything but a finite number or None
-        is a fault of the machinery: the reward is None, and the turn's info says why. A turn that the set-up
-        has cut off (`Action.interrupted`) has none either.
+        A reward function that raises, is late, or gives anything but a finite number or None is a fault of
+        the machinery: the reward is None, and the turn's info says why. A turn that the set-up has cut off
+        (`Action.interrupted`) has none either.
         """
         if turn.action.interrupted:
             return with_reward(turn, None)
@@ -160,8 +153,7 @@ class Game:
 def make_game(env_spec: EnvSpec, *, kind: str = "math") -> Game:
     """The game of a spec, with all its parts made. The problems' kind chooses the grader.
 
-    Raises:
-        ConfigError: The settings do not fit the game, or a reward names a role that does not exist.
+    A `ConfigError` if the settings do not fit, or a reward names a role that does not exist.
 
     Example:
         >>> from mars_env.envs.registry import spec
@@ -203,5 +195,4 @@ def as_grader(value: Any) -> Grader | None:
 
 
 def _part(value: Any) -> Any:
-    """A part of a game, or the object that its name stands for."""
     return import_object(value) if isinstance(value, str) else value

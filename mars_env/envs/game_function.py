@@ -39,7 +39,7 @@ SCHEDULE = "schedule"
 """The setting that names a preset; the preset of this name is the one for training."""
 
 _USUAL_NAMES = {"n": "samples"}
-"""By a name that other libraries have: what it is here, where it is suggested."""
+"""Names in other libraries, and what is suggested for them."""
 
 Roles = Mapping[str, Any]
 """The class of the default agent, its name ``"module:Class"``, or None, by role or place."""
@@ -65,8 +65,8 @@ class GameOptions:
         grader: An object, its class or its name; None for the grader of the problems' kind.
         grower: What grows a tree in play and evaluation; None for what plays an episode.
         visibility: What agents and searches may see of judgements, given the settings and the problems' kind.
-        presets: Settings by the name of a ``schedule``, which is then a setting, too. Training takes the
-            preset ``"training"``, if there is one.
+        presets: Settings by the name of a ``schedule``, which is then a setting, too; training takes that of
+            ``"training"``, if there is one.
         parts: Settings that name a part, a verifier say, each with the function that makes the part.
         team_size: The setting that says how many agents act, where that is the user's choice.
         recipe: What ``mars-env train`` starts from: a name of `mars_env.trainers.recipes.RECIPES`, or your
@@ -170,7 +170,7 @@ class GameFunction:
 
     @property
     def training(self) -> Mapping[str, Any]:
-        """Settings for training, unless the user gives others."""
+        """The preset for training."""
         return {SCHEDULE: "training"} if "training" in self.options.presets else {}
 
     def identity(self) -> Mapping[str, Any]:
@@ -184,11 +184,11 @@ class GameFunction:
         return import_object, (f"{self.__module__}:{self.function.__qualname__}",)
 
     def __call__(self, **settings: Any) -> Rules:
-        """The game with these settings, as engines play it; a ConfigError if they do not fit."""
+        """The game with these settings, as engines play it."""
         return self.rules(settings)
 
     def rules(self, settings: Mapping[str, Any], kind: str = "") -> Rules:
-        """The game with these settings, for problems of a kind, which a setting ``kind`` gets."""
+        """The game with settings and the kind of its problems; a ConfigError if they do not fit."""
         return self.with_settings(self._validated(settings, kind))
 
     def with_settings(self, values: BaseModel) -> Rules:
@@ -258,17 +258,13 @@ def _settings_of(function: FunctionType, where: str) -> tuple[type[BaseModel], s
         return model, arguments[0].name
     fields: Any = {}
     for argument in arguments:
+        name, default = argument.name, argument.default
         if argument.kind is not argument.KEYWORD_ONLY:
-            raise ConfigError(
-                f"{where}: put a * before its setting {argument.name!r}, which is given by name"
-            )
-        if argument.default is argument.empty:
-            raise ConfigError(f"{where}: its setting {argument.name!r} needs a default")
+            raise ConfigError(f"{where}: put a * before its setting {name!r}, which is given by name")
+        if default is argument.empty:
+            raise ConfigError(f"{where}: its setting {name!r} needs a default")
         is_typed = argument.annotation is not argument.empty
-        fields[argument.name] = (
-            argument.annotation if is_typed else type(argument.default),
-            argument.default,
-        )
+        fields[name] = (argument.annotation if is_typed else type(default), default)
     config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
     return create_model(function.__name__, __config__=config, **fields), ""
 

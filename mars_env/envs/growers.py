@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -34,10 +35,7 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A request that an agent act ``len(turn_ids)`` times on the state of the parent.
-
-    The new turns are compared in `group`, and recorded with `note`, which is plain data.
-    """
+    """A request that an agent act ``len(turn_ids)`` times on the parent; turns of a `group` are compared."""
 
     parent: TreeNode
     agent: str
@@ -75,6 +73,11 @@ def child_ids(parent: TreeNode, start: int, n: int) -> tuple[str, ...]:
     """Ids of n children of a node, from index `start` on: paths of indices."""
     prefix = f"{parent.id}." if parent.turn else ""
     return tuple(f"{prefix}{i}" for i in range(start, start + n))
+
+
+def turn_path(turn_id: str) -> tuple[int, ...]:
+    """The indices of an id, which sort turns by their place in the tree, parents before children."""
+    return tuple(int(number) for number in turn_id.split("."))
 
 
 class Linear:
@@ -140,13 +143,7 @@ class Levels(_Rollout):
     """
 
     def __init__(
-        self,
-        rules: Rules,
-        problem: Problem,
-        tree: str,
-        seed: int,
-        sizes: Sequence[int],
-        chains: bool = False,
+        self, rules: Rules, problem: Problem, tree: str, seed: int, sizes: Sequence[int], chains: bool = False
     ) -> None:
         self._rules, self._tree = rules, tree
         self._sizes, self._chains = sizes, chains
@@ -230,7 +227,7 @@ class Grouped(_Rollout):
         if len(self._stage) < self._groups:
             return
         # In the order of asking, whatever finishes first: the choice is reproducible.
-        outputs = [node for key in sorted(self._stage, key=_path) for node in self._stage[key]]
+        outputs = [node for key in sorted(self._stage, key=turn_path) for node in self._stage[key]]
         self._start_stage(self._choose(outputs, len(expansion.parent.path) + 1))
 
     def _start_stage(self, parents: Sequence[TreeNode]) -> None:
@@ -249,9 +246,9 @@ class Grouped(_Rollout):
         candidates = rewarded or continuing
         rng = np.random.default_rng(derive_seed(self._seed, self._tree, "carry on", depth))
         shuffled = [candidates[i] for i in rng.permutation(len(candidates))]
-        ranks = dict(zip(map(id, shuffled), self._ranks(shuffled), strict=True))
-        ranked = sorted(shuffled, key=lambda node: ranks[id(node)])  # stable: equals stay shuffled
-        return sorted(ranked[: self._settings.branches], key=lambda node: _path(node.id))
+        ranked = sorted(zip(self._ranks(shuffled), shuffled, strict=True), key=itemgetter(0))  # stable
+        chosen = [node for _, node in ranked[: self._settings.branches]]
+        return sorted(chosen, key=lambda node: turn_path(node.id))
 
     def _ranks(self, nodes: Sequence[TreeNode]) -> list[float]:
         """What the sampling strategy wants first has the lowest rank."""
@@ -273,7 +270,3 @@ class Grouped(_Rollout):
 def grouped(settings: GroupedSettings) -> MakeGrower:
     """A function that makes `Grouped` growers with these settings."""
     return partial(Grouped, settings=settings)
-
-
-def _path(turn_id: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in turn_id.split("."))

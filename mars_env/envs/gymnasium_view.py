@@ -20,12 +20,8 @@ _MAX_EPISODES = 1000
 class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
     r"""A Gymnasium environment in which one agent learns and the others are fixed.
 
-    It plays the partners' turns itself, and stops at each turn of the learner.
-
-    Args:
-        env: The environment.
-        learner: The agent that `step` acts for, e.g. ``"solver_0"``.
-        partners: The others, by agent or role; the learner's role stands for the others of that role.
+    It plays the partners' turns itself, and stops at each turn of the learner. Partners are given by agent or
+    role; the learner's role stands for the others of that role.
 
     Example:
         >>> import mars_env
@@ -73,10 +69,7 @@ class GymnasiumView(gymnasium.Env[dict[str, Any], str]):
         raise ConfigError(f"in {_MAX_EPISODES} episodes {self.learner} had no turn: its partners end them")
 
     def step(self, action: str | Action) -> tuple[dict[str, Any], SupportsFloat, bool, bool, dict[str, Any]]:
-        """Act for the learner, then play the partners up to its next turn or the end.
-
-        The reward is the sum of the learner's rewards since its last turn.
-        """
+        """Act for the learner, then play the partners to its next turn; the reward is the learner's sum."""
         self.env.step(action)
         reward = self.env.rewards[self.learner] + self._play_partners()
         observation, info = self.env.observe(self.learner), dict(self.env.infos[self.learner])

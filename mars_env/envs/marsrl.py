@@ -16,25 +16,12 @@ from mars_env.types import Problem
 
 SOLVER, VERIFIER = "solver_0", "verifier_0"
 
-ROLES: Final = {name: f"mars_env.agents:{name.title()}" for name in ("solver", "verifier", "corrector")}
-
-FIELDS: Final = {
-    "solver": ["problem"],
-    "verifier": ["problem", "solution", "truncated", "feedback"],
-    "corrector": ["problem", "solution", "truncated", "report"],
-}
-
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "inference": {},
     "training": {"rounds": 2, "accept_after": 1, "ends_with": "corrector"},
 }
 """The paper's inference loop, of at most 11 verifications; its training chain S, V, C, V, C, which a Verifier
 that accepts ends."""
-
-
-def turns(settings: Any) -> int:
-    """A solution, every verification, and a correction a round."""
-    return int(1 + 2 * settings.rounds + (settings.ends_with == "verifier"))
 
 
 def public_results(settings: Any, kind: str) -> Visibility | None:
@@ -53,9 +40,13 @@ def verdict(text: str) -> dict[str, Any]:
 
 
 @game(
-    max_turns=turns,
-    roles=ROLES,
-    fields=FIELDS,
+    max_turns=lambda settings: 1 + 2 * settings.rounds + (settings.ends_with == "verifier"),
+    roles={name: f"mars_env.agents:{name.title()}" for name in ("solver", "verifier", "corrector")},
+    fields={
+        "solver": ["problem"],
+        "verifier": ["problem", "solution", "truncated", "feedback"],
+        "corrector": ["problem", "solution", "truncated", "report"],
+    },
     rewards=MARSRL_REWARDS,
     presets=PRESETS,
     visibility=public_results,

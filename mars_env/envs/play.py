@@ -57,10 +57,7 @@ async def play_turn(
 async def conclude(
     game: Game, tree: Tree, proposed: str | None, seed: int
 ) -> tuple[Tree, Mapping[str, float | None]]:
-    """The finished tree with its final choice, and its team rewards, which are not in it yet.
-
-    A tree with a fault has no answer. The grower has `proposed` one; a search's selection may choose another.
-    """
+    """The finished tree with its final choice, none after a fault, and its team rewards, not yet in it."""
     return await game.team_rewarded(tree if tree.fault else await _chosen(game, tree, proposed, seed))
 
 

@@ -1,21 +1,21 @@
-"""Environment ids ``[module:]<problem set>-<game>``: any problem set with any game.
-
-Games register themselves by name, or a package declares them as entry points of ``mars_env.games``.
-"""
+"""Environment ids ``[module:]<problem set>-<game>``: any problem set with any game."""
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mars_env.envs.game_function import BUILT_IN, GAMES, GameFunction
-from mars_env.envs.specs import EnvSpec
 from mars_env.errors import ConfigError
 from mars_env.lazy import declared, import_object, imported
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.registry import WITH_DOCUMENTS, Loader, list_problem_sets, register_problem_set
 from mars_env.text import brief, choices, suggestion
+from mars_env.types import Grader, Reward, TeamReward
+
+if TYPE_CHECKING:
+    from mars_env.envs.growers import MakeGrower
 
 ENTRY_POINTS = "mars_env.games"
 """Group of the entry points that offer games by name."""
@@ -27,14 +27,42 @@ _IDS: dict[str, tuple[str, str | GameFunction]] = {}
 """Registered whole ids: their problem set and their game."""
 
 
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """What is asked for: a problem set, a game, and parts that replace those of the game.
+
+    Parts named by a string (``"module:attribute"``) travel to any process. `problems` is a set's name or a
+    file, empty where they come from elsewhere; `module` is imported first, to register what is the user's
+    own; `turn_timeout` is in seconds.
+    """
+
+    problems: str
+    game: str | GameFunction
+    module: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    rewards: Mapping[str, Reward | str] = field(default_factory=dict)
+    team_reward: TeamReward | str | None = None
+    grader: Grader | str | None = None
+    grower: "MakeGrower | str | None" = None
+    turn_timeout: float | None = None
+
+    @property
+    def game_name(self) -> str:
+        """The game's name."""
+        return self.game if isinstance(self.game, str) else self.game.name
+
+    @property
+    def id(self) -> str:
+        """The id that names the problems and the game, such as ``"aime-solve"``."""
+        prefix = f"{self.module}:" if self.module else ""
+        return f"{prefix}{self.problems}-{self.game_name}" if self.problems else prefix + self.game_name
+
+
 def register(env_id: str, *, problems: str | ProblemSet | Loader, game: str | GameFunction) -> None:
     """Register an environment under your own id, here, with PettingZoo and with Gymnasium.
 
-    To combine its parts with others, `mars_env.game` registers a game, and
-    `mars_env.problems.register_problem_set` a set.
-
-    Raises:
-        ConfigError: A name is malformed or taken.
+    `mars_env.game` and `mars_env.problems.register_problem_set` register its parts, to combine with others.
+    A `ConfigError` if a name is malformed or taken.
 
     Example:
         >>> from mars_env.envs import solve
@@ -116,14 +144,8 @@ def spec(
 ) -> EnvSpec:
     """The spec of an environment, with settings of its game: as a mapping, or as keywords.
 
-    Args:
-        env_id: An id ``"<problem set>-<game>"``; or a game, its name or ``"my_module:my_game"``, which is
-            then played on problems from elsewhere.
-        settings: Of the game.
-        **more: Likewise, by keyword.
-
-    Raises:
-        ConfigError: No game ends the id, or its module cannot be imported.
+    The id is ``"<problem set>-<game>"``; or a game, its name or ``"my_module:my_game"``, which is then played
+    on problems from elsewhere. A `ConfigError` if no game ends it, or its module cannot be imported.
 
     Example:
         >>> spec("aime-solve-verify-correct").game
@@ -150,8 +172,7 @@ def spec(
     return EnvSpec(name[: -len(ending) - 1], ending, module, settings)
 
 
-def _hint(name: str) -> str:
-    """A hint at an id: one that has the name as its half, else the closest one."""
+def _hint(name: str) -> str:  # an id that has the name as its half, else the closest one
     ids = list_envs()
     halves = [env_id for env_id in ids if env_id.endswith(f"-{name}") or env_id.startswith(f"{name}-")]
     return f"; for example {min(halves, key=len)!r}" if halves else suggestion(name, ids)

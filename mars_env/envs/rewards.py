@@ -27,14 +27,11 @@ def judged_turn(path: Sequence[Turn]) -> Turn | None:
 
 
 def agreement(turn: Turn, path: Sequence[Turn], problem: Problem) -> float | None:
-    """``1[verdict agrees with the correctness of the solution it judged]`` (Verifier); None if UNKNOWN.
-
-    A malformed verdict agrees with nothing. In play it accepts nothing, either.
-    """
+    """``1[verdict agrees with the correctness of the solution it judged]`` (Verifier); None if UNKNOWN."""
     judged = judged_turn(path)
     if judged is None or judged.grade is None or judged.grade.verdict is Verdict.UNKNOWN:
         return None
-    if turn.info.get("malformed"):
+    if turn.info.get("malformed"):  # it agrees with nothing
         return 0.0
     expected = "Correct" if judged.grade.verdict is Verdict.CORRECT else "Wrong"
     return float(turn.info.get("verdict") == expected)
@@ -74,10 +71,7 @@ def outcomes_below(turns: Iterable[Turn]) -> dict[str, float | None]:
 
 
 def checked_team_rewards(answer: object, tree: Tree) -> tuple[dict[str, float | None], dict[str, str]]:
-    """A team reward's answer as rewards by turn id, and why there is none, likewise.
-
-    A ValueError if it is not a mapping, or names a turn that the tree does not have.
-    """
+    """A team reward's answer as rewards, and why one is missing, by turn id; else a ValueError."""
     if not isinstance(answer, Mapping):
         raise ValueError(f"it gave {brief(answer)} where rewards by turn id were asked for")
     turn_ids = {turn.id for turn in tree.turns}

@@ -11,11 +11,9 @@ from mars_env.types import Problem, Turn, Verdict
 
 @dataclass(frozen=True)
 class RubricReward:
-    """The value of an aggregator on the verdicts that a `RubricGrader` has stored; may be negative.
+    """The value, which may be negative, of an aggregator on the verdicts that a `RubricGrader` has stored.
 
-    Attributes:
-        aggregate: From fractions to the reward; it may be another one than the grader's.
-        rubric: As the grader's: for all problems, or None if each problem has its own.
+    It may be another aggregator than the grader's; the rubric is None if each problem has its own.
     """
 
     aggregate: Aggregator = field(default_factory=WeightedSum)

@@ -1,11 +1,10 @@
 """A game as engines play it: states that are a problem and the replies so far, replayed where they branch.
 
-A game is a generator function of a problem (`mars_env.game`). What it yields next follows from the problem
-and the replies alone, so a state is found again by replaying it: the first child of a state takes the
-parent's live generator, its siblings start new ones.
+What a game yields next follows from these alone, so a state is found again by replaying it: its first child
+takes the live generator, other children start new ones.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -49,13 +48,11 @@ def ask(
     Args:
         role: Who is asked: ``"judge"``, or one place of a role, ``"solver_1"``. A role with several agents is
             played in turn, or by whom a search chooses.
-        graded: Whether the reply is graded, and may be the team's answer. A `Problem` that agents have made
-            is what the reply is graded on.
+        graded: Whether the reply is graded, and may be the team's answer; or the `Problem`, made by agents,
+            that it is graded on.
         info: Plain data to store with the turn.
-        parse: A function of the reply's text. It is called once, and what it returns is stored with the turn
-            and found in `Reply.info`.
-        fields: What the agent observes: strings and integers. The fields of its role that are not given are
-            empty.
+        parse: A function of the reply's text, called once; what it returns is added to `Reply.info`.
+        fields: What the agent observes: strings and integers; other fields of its role are empty.
 
     Example:
         >>> ask("critic", problem="2 + 2?", attempt="5", graded=False).fields["attempt"]
@@ -66,16 +63,10 @@ def ask(
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an agent replied.
+    """What an agent replied; `info` is of the `ask`, and what its ``parse`` has read.
 
-    The grade may decide how a game continues, but no field of an `ask` may depend on it.
-
-    Attributes:
-        action: The text, and the completions behind it.
-        info: What is stored with the turn: of the `ask`, and what its ``parse`` has read.
-        grade: None where it was not graded, or cannot be.
-        feedback: On the reply, where the game's agents may read some; else empty.
-        graded: Whether it was to be graded.
+    The grade, None where it was not graded or cannot be, may decide how a game continues, but no field of an
+    `ask` may depend on it. `feedback` is empty where the game's agents may read none.
     """
 
     action: Action
@@ -107,10 +98,10 @@ class End:
 
 
 class State:
-    """A problem and the replies so far. A child shares its parent's replies.
+    """A problem and the replies so far; a child shares its parent's.
 
-    `pending` is what the game does next, once that is known. `live` is the generator that waits there, until
-    a child takes it.
+    `pending` is what the game does next, once that is known; `live` the generator that waits there, until a
+    child takes it.
     """
 
     __slots__ = ("depth", "live", "parent", "pending", "problem", "reply")
@@ -121,14 +112,16 @@ class State:
         self.pending: Ask | End | None = None
         self.live: Play | None = None
 
-    def path(self) -> "list[State]":
-        """The states from the first one to this one, both included."""
-        states: list[State] = []
+    def up(self) -> "Iterator[State]":
+        """This state and those before it, the first one last."""
         state: State | None = self
         while state is not None:
-            states.append(state)
+            yield state
             state = state.parent
-        return states[::-1]
+
+    def path(self) -> "list[State]":
+        """The states from the first one to this one, both included."""
+        return [*self.up()][::-1]
 
     def replies(self) -> tuple[Reply, ...]:
         """The replies so far."""
@@ -149,11 +142,7 @@ def _state_of(problem: Problem, replies: Sequence[Reply]) -> State:
 class Rules:
     """A game with its settings: the seam between games, environments, growers and the engine.
 
-    Attributes:
-        game: The game.
-        settings: Its settings, a pydantic model.
-        roles: The default agent's class, its name ``"module:Class"``, or None, by place.
-        max_turns: The most turns that an episode can have.
+    `roles` has, by place, the default agent's class, its name ``"module:Class"``, or None.
     """
 
     game: "GameFunction"
@@ -171,7 +160,6 @@ class Rules:
 
     @cached_property
     def _begin(self) -> Callable[[Problem], Play]:
-        """The game's function with its settings."""
         return self.game.begin(self.settings)
 
     @cached_property
@@ -196,12 +184,10 @@ class Rules:
         for name in (agent, role_of(agent)):
             if name in self.game.options.fields:
                 return self.game.options.fields[name]
-        default = self.default_agent(agent)
-        if default is None:
+        if (default := self.default_agent(agent)) is None:
             why = f"the role {role_of(agent)!r} has no default agent whose prompt says what it observes"
             raise ConfigError(f"the game {self.name}: {why}: name its fields in fields=")
-        names: Sequence[str] = default.field_names()
-        return names
+        return default.field_names()
 
     def default_agent(self, agent: str) -> Any:
         """The class of agent that a model becomes in a place; None where the game names none."""
@@ -237,12 +223,9 @@ class Rules:
     def observe(self, state: State, agent: str) -> Observation:
         """What the agent is shown, or else was shown last. Never holds the reference."""
         self.pending(state)
-        current: State | None = state
-        while current is not None:
-            pending = current.pending
+        for pending in (earlier.pending for earlier in state.up()):
             if isinstance(pending, Ask) and agent in self._places[pending.role]:
                 return {**self._empty[agent], **pending.fields}
-            current = current.parent
         return dict(self._empty[agent])
 
     def submission(self, state: State, action: Action) -> str | None:
@@ -323,7 +306,6 @@ class Rules:
         return live
 
     def _send(self, live: Play, reply: Reply | None) -> object:
-        """What the game does when it gets a reply."""
         try:
             return live.send(reply)  # type: ignore[arg-type]  # what is sent first is None
         except StopIteration as end:

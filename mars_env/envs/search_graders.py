@@ -34,11 +34,8 @@ class AnswerGrader:
 class VerifierGrader:
     """Scores a solution by the share of an agent's verdicts that pass; its feedback is a failing report.
 
-    Attributes:
-        verifier: Sees ``{"problem", "solution", "truncated"}``, as a Verifier of MarsRL does.
-        verdicts: How many verdicts it gives on each solution.
-        seed: With the solution, the only source of its randomness: equal solutions are judged alike.
-
+    The verifier sees ``{"problem", "solution", "truncated"}``, as one of MarsRL does. Its randomness follows
+    from the seed and the solution: equal solutions are judged alike.
     """
 
     verifier: Agent

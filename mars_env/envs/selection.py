@@ -31,10 +31,7 @@ class Selection(Protocol):
     """Makes the final choice of a search."""
 
     async def choose(self, problem: Problem, candidates: Sequence[Turn], seed: int) -> Choice:
-        """Choose one of the candidates, of which there is at least one, in the order of asking.
-
-        The problem comes without its reference; the seed is the only source of randomness.
-        """
+        """One of the candidates, at least one, in the order of asking; of a problem without its reference."""
 
 
 def candidates(turns: Sequence[Turn]) -> list[Turn]:
@@ -85,11 +82,8 @@ class Vote:
 
 def _most_frequent(indices: Sequence[int], votes: Sequence[Hashable | None]) -> list[int]:
     """Those of some indices whose vote is the most frequent among them, the first seen of equals."""
-    counts = Counter(votes[i] for i in indices if votes[i] is not None)
-    if not counts:
-        return []
-    winner = max(counts, key=lambda vote: counts[vote])  # counters keep the order of first sight
-    return [i for i in indices if votes[i] == winner]
+    counts = Counter(votes[i] for i in indices if votes[i] is not None).most_common(1)
+    return [i for i in indices if counts and votes[i] == counts[0][0]]
 
 
 async def cast_votes(problem: Problem, texts: Sequence[str]) -> list[Hashable | None]:

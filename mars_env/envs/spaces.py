@@ -4,9 +4,6 @@ from typing import Any
 
 import gymnasium
 
-_MAX_CHARS = 4_000_000
-"""Far above the paper's 64k-token outputs."""
-
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz 0123456789=+-\n\\{}"
 
 
@@ -20,8 +17,8 @@ class UnicodeText(gymnasium.Space[str]):
         (True, False)
     """
 
-    def __init__(self, max_chars: int = _MAX_CHARS, seed: int | None = None) -> None:
-        self.max_chars = max_chars
+    def __init__(self, max_chars: int = 4_000_000, seed: int | None = None) -> None:
+        self.max_chars = max_chars  # by default far above the paper's 64k-token outputs
         super().__init__(shape=None, dtype=str, seed=seed)
 
     @property

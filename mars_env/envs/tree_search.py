@@ -1,5 +1,6 @@
 """Tree search: several agents grow one tree of solutions (MARTI-MARS2, arXiv 2602.07848)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
@@ -7,9 +8,12 @@ from typing import Any, Final
 from pydantic import Field, JsonValue, PositiveInt, model_validator
 
 from mars_env.envs.game_function import game
-from mars_env.envs.rules import Play, ask
-from mars_env.envs.visibility import VisibilitySettings
+from mars_env.envs.growers import Expansion, TreeNode, child_ids
+from mars_env.envs.rules import Play, Rules, ask
+from mars_env.envs.visibility import VisibilitySettings, search_result
+from mars_env.errors import ConfigError
 from mars_env.search import Search, SearchSettings
+from mars_env.seeds import derive_seed
 from mars_env.types import Problem, Turn
 
 
@@ -19,7 +23,6 @@ class TreeSearchSettings(VisibilitySettings):
     kind: str = "math"
     """Of the problems: agents are coders for ``"code"``, else solvers."""
     agents: PositiveInt = 1
-    """How many agents grow the tree."""
     nodes: PositiveInt = 60
     """Expansions in all (the paper: 60 in evaluation, 8 in training)."""
     tokens: PositiveInt | None = None
@@ -27,7 +30,6 @@ class TreeSearchSettings(VisibilitySettings):
     algorithm: str = "ab-mcts-a"
     """A search of `mars_env.search`: ``best-of-n``, ``refinement``, ``uct``, ``treequest:ABMCTSM`` ..."""
     options: Mapping[str, JsonValue] = Field(default_factory=dict)
-    """The algorithm's own settings."""
     wave: PositiveInt = 4
     """Expansions of one tree that are decided together and run in parallel."""
     as_completed: bool = False
@@ -61,20 +63,66 @@ class TreeSearchSettings(VisibilitySettings):
         return self
 
 
+class SearchGrower:
+    """Grows one tree as its search decides; sees search scores, feedback and costs, never a grade.
+
+    All turns of a tree are one group (MARS2 compares them with each other). The search is a function of its
+    seed and results, so a tree is resumed by giving it the stored turns again. An expansion whose search
+    score is unknown counts as lost; one that could not be made at all ends the search.
+    """
+
+    def __init__(self, rules: Rules, problem: Problem, tree: str, seed: int) -> None:
+        settings = rules.settings
+        if not isinstance(settings, TreeSearchSettings):
+            raise ConfigError(
+                f"a search needs a game whose settings are TreeSearchSettings: {rules.name} is none"
+            )
+        self._settings, self._tree = settings, tree
+        self._search = Search(settings.search(), rules.possible_agents, derive_seed(seed, tree, "search"))
+        self._nodes: dict[int | None, TreeNode] = {None: TreeNode(None, rules.start(problem))}
+        self._children: Counter[int | None] = Counter()
+        self._under_way: dict[str, int] = {}
+        self._broken = False
+
+    def ask(self, k: int) -> list[Expansion]:
+        """At most k expansions; with `as_completed`, enough to keep one wave of them running."""
+        if self._settings.as_completed:
+            k = min(k, self._settings.wave - len(self._under_way))
+        if k < 1 or self._broken:
+            return []
+        orders = []
+        for call in self._search.ask(k):
+            parent = self._nodes[call.parent]
+            ids = child_ids(parent, self._children[call.parent], 1)
+            self._children[call.parent] += 1
+            self._under_way[ids[0]] = call.id
+            orders.append(Expansion(parent, call.agent, ids, self._tree, {"call": call.id}))
+        return orders
+
+    def tell(self, expansion: Expansion, nodes: Sequence[TreeNode] | None) -> None:
+        """Tell the search the new node's score and cost; without a node, the search ends."""
+        call = self._under_way.pop(expansion.id)
+        if nodes is None:
+            self._broken = True
+            return
+        (node,) = nodes
+        assert node.turn is not None
+        self._nodes[call] = node
+        self._search.tell(call, *search_result(node.turn))
+
+    def final(self) -> str | None:
+        """The node with the highest search score, the first of equals, once all results have arrived."""
+        best = None if self._under_way else self._search.best()
+        return None if best is None else self._nodes[best].id
+
+
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "evaluation": {},
     "training": {"nodes": 8, "wave": 1, "early_stop": False, "sees": "grade"},
     "t-plus": {"depth_decay": 0.98, "early_stop": False, "final": "reward-model"},
 }
-"""The paper's search at test time; in training, of 8 nodes, scored by all tests; and MARS2-T+: feedback,
-depth-guided exploration, and a reward model (which must be given), which in the end chooses among all
-candidates of the whole budget."""
-
-PARTS: Final = {
-    "verifier": "mars_env.agents.registry:make_verifier",
-    "reward_model": "mars_env.agents.reward_model:make_reward_model",
-    "search_grader": "mars_env.envs.game:as_grader",
-}
+"""The paper's search at test time; in training, of 8 nodes, scored by all tests; and MARS2-T+, which needs a
+reward model: in the end it chooses among all candidates of the whole budget."""
 
 FIELDS: Final = ["problem", "kind", "mode", "solution", "truncated", "feedback"]
 
@@ -90,7 +138,7 @@ def searcher(settings: TreeSearchSettings) -> str:
 
 
 def searchers(settings: TreeSearchSettings) -> dict[str, str]:
-    """The agents."""
+    """The agents, with their classes."""
     role = searcher(settings)
     return {f"{role}_{i}": f"mars_env.agents:{role.title()}" for i in range(settings.agents)}
 
@@ -100,17 +148,21 @@ def searchers(settings: TreeSearchSettings) -> dict[str, str]:
     roles=searchers,
     fields={"coder": FIELDS, "solver": FIELDS},
     rewards={"coder": searched, "solver": searched},
-    grower="mars_env.envs.search_grower:SearchGrower",
+    grower=SearchGrower,
     visibility=TreeSearchSettings.visibility,
     presets=PRESETS,
-    parts=PARTS,
+    parts={
+        "verifier": "mars_env.agents.registry:make_verifier",
+        "reward_model": "mars_env.agents.reward_model:make_reward_model",
+        "search_grader": "mars_env.envs.game:as_grader",
+    },
     team_size="agents",
     recipe="MARS2",
 )
 def tree_search(problem: Problem, settings: TreeSearchSettings) -> Play:
     """A path of the tree: an agent generates a solution, and agents refine it.
 
-    A search chooses which node grows, and by whom (`search_grower`); without one, agents take turns.
+    A search chooses which node grows, and by whom (`SearchGrower`); without one, agents take turns.
     """
     anyone = searcher(settings)
     fields: dict[str, Any] = {"problem": problem.statement, "kind": problem.kind}

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 _LINE = re.compile(r"^[ \t*_#>`-]*correctness[ \t*_`]*:[ \t]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _MARKS = " \t\r*_`.!"
 
-NO_DETAILS = "The verifier judged this solution wrong and gave no details."
-
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a Verifier said: whether the solution passed, and whether that could be read at all."""
+    """Whether the solution passed, and whether the Verifier could not be read."""
 
     passed: bool
     malformed: bool
@@ -20,9 +18,8 @@ class Judgement:
 def read_judgement(text: str) -> Judgement:
     r"""The verdict on the last ``Correctness: Correct|Wrong`` line.
 
-    Anything else (no such line, another word after the colon) is malformed and does not pass: a Verifier
-    that cannot be read must not wave a solution through, and earns nothing. (MarsRL's public release
-    looks for "correct" in the text and so accepts "Incorrect".)
+    Anything else is malformed and does not pass: a Verifier that cannot be read must not wave a solution
+    through, and earns nothing. (MarsRL's public release looks for "correct" and so accepts "Incorrect".)
 
     Example:
         >>> read_judgement("All steps hold.\nCorrectness: Correct")
@@ -46,4 +43,4 @@ def bug_report(text: str) -> str:
     """
     if _LINE.sub("", text).strip():
         return text.strip()
-    return f"{NO_DETAILS}\n{text.strip()}".strip()
+    return f"The verifier judged this solution wrong and gave no details.\n{text.strip()}".strip()

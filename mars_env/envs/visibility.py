@@ -1,10 +1,9 @@
 """What agents and searches may see of a judgement. To look for leaks, read this module from top to bottom.
 
 **The rule.** Nothing that acts, searches or chooses gets a grade, a reward, a reference or a private test.
-The one exception is a search that may see the grade: to train, or as an oracle. An evaluation rejects
-the first, and its report names the second. (MarsRL's `Grouped` rollouts choose by rewards too. They are for
-training alone: their trees have no answer. SPELL's Verifier reads the answer that its Questioner made; it is
-not the reference of a problem set.)
+The one exception is a search that may see the grade: to train, which an evaluation rejects, or as an oracle,
+which its report names. (MarsRL's `Grouped` rollouts, whose trees have no answer, choose by rewards too.
+SPELL's Verifier reads the answer that its Questioner made, not the reference of a problem set.)
 
 A submission is judged twice. Its *grade* is the truth: the reference, all tests. Its *search grade* is what
 may be seen: from a second grader, which gets a `visible_problem`, or, under the exception, the grade itself.
@@ -48,8 +47,7 @@ _HOW_TO_RUN = {
 """Fields of a code problem's reference that say how its tests are run; all others are secret."""
 
 EXAMPLES = "examples"
-"""Key of a problem's metadata: the tests of a question that has no reference, in the form of one. All are
-public."""
+"""Key of a problem's metadata: tests, all public, of a question without a reference, in the form of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +57,8 @@ class Visibility:
     Attributes:
         sees: Where search scores and feedback come from.
         grader: Gives the search grade; None where that is the grade itself.
-        selection: Makes the final choice among the nodes with the highest search score; None where nothing is
-            searched, and only feedback is visible.
+        selection: Makes the final choice; None where nothing is searched, and only feedback is visible.
         oracle: Whether an evaluation may see the grade.
-
     """
 
     sees: Sees
@@ -182,8 +178,8 @@ def next_state(
 ) -> State:
     """The state after a turn, with its feedback where that is visible; `note` is the rules' own, if at hand.
 
-    Feedback comes from the search grade by `search_record`. A game gets the grade too, and its contract
-    (`mars_env.testing.check_game`) forbids that any observation depends on it.
+    A game gets the grade too; its contract (`mars_env.testing.check_game`) forbids that an observation
+    depends on it.
     """
     after = rules.apply(state, turn.action, turn.grade, note)
     return after if visibility is None else rules.with_feedback(after, str(turn.info.get("feedback", "")))
@@ -202,11 +198,9 @@ class VisibilitySettings(BaseModel):
     search_grader: Grader | None = None
     """Judges what the search may see; gets problems without references, but with public tests."""
     verifier: Agent | None = None
-    """Judges solutions without a reference."""
     verdicts: PositiveInt = 1
     """Verdicts of the verifier on each solution; the share that passes is the search score."""
     reward_model: RewardModel | None = None
-    """Rates solutions without a reference."""
     final: Literal["auto", "first", "vote", "reward-model"] = "auto"
     """The choice among the nodes with the highest search score. ``auto``: by the reward model if there is
     one (MARS2-T+), else a vote in mathematics and the first one in code."""

@@ -27,10 +27,10 @@ SUBSETS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """One way to spend the System's tokens without a team.
+    """One way to spend the System's tokens without a team; `detail` is how its size was chosen.
 
-    `detail` is how its size was chosen, `tokens` the mean a problem, `system_minus` the System minus this,
-    paired by problem; `short` if its episodes ended before they had spent the budget.
+    `tokens` is the mean a problem, `system_minus` the System minus this, paired by problem; it is `short` if
+    its episodes ended before they had spent the budget.
     """
 
     name: str
@@ -51,16 +51,11 @@ class Attempt:
     accepted: bool = False
 
 
-Attempts = Mapping[str, Sequence[Attempt]]
-"""Attempts by problem."""
+Attempts = Mapping[str, Sequence[Attempt]]  # by problem
 
 
 def token_budget(trees: Sequence[Tree]) -> float:
-    """The System's mean sampled tokens per episode: the mean over problems of the mean over samples.
-
-    Raises:
-        ConfigError: If no episode was finished, or no tokens were counted.
-    """
+    """The System's mean tokens an episode, problems of equal weight; a `ConfigError` if none are known."""
     return _System.of(trees).budget
 
 
@@ -86,10 +81,7 @@ def votes_for(system: Sequence[Tree], pool: Sequence[Tree]) -> int:
 def single(
     system: Sequence[Tree], samples: Sequence[Tree], name: str = "Single agent, one sample"
 ) -> Baseline:
-    """One attempt by one agent: the root turns of `samples`, which may be the team's own.
-
-    An attempt that ends by itself leaves tokens unspent: then it is `short`, and the tokens are not equal.
-    """
+    """One attempt by one agent: the root turns of `samples`, which may be the team's own."""
     against = _System.of(system)
     attempts = _attempts(against.shared(samples, "the baseline's run"))
     rates = _known_rates(name, {problem: _share(samples) for problem, samples in attempts.items()})
@@ -105,11 +97,8 @@ def majority_vote(
 ) -> Baseline:
     """A vote of as many samples as the System's tokens buy, exact over all subsets of a pool (`maj_at_k`).
 
-    The pool's root turns are independent attempts, at least as many a problem as the vote needs. `answer_of`
-    says what a turn votes for, `voted_by` what that is, for the table.
-
-    Raises:
-        ConfigError: The problems differ, or the pool is too small for most of them.
+    `answer_of` says what a turn votes for, `voted_by` what that is, for the table. A `ConfigError` if the
+    pool's root turns are too few for most problems.
     """
     against = _System.of(system)
     attempts = _attempts(against.shared(pool, "the pool of samples"), answer_of)
@@ -125,8 +114,8 @@ def weighted_vote(
 ) -> Baseline:
     """A vote among attempts that begin with a verdict: those that the Verifier accepts decide, else all vote.
 
-    A tie is split evenly. The accuracy is the mean over all subsets of the pool, or over 2,000 of them drawn
-    with a fixed seed. Arguments and errors are those of `majority_vote`.
+    A tie is split evenly. The accuracy is the mean over all subsets of the pool, or over `SUBSETS` of them
+    drawn with a fixed seed. Arguments and errors are those of `majority_vote`.
     """
     against = _System.of(system)
     attempts = checked_attempts(against.shared(pool, "the pool of verified attempts"), answer_of)
@@ -147,13 +136,10 @@ def oracle(system: Sequence[Tree], pool: Sequence[Tree]) -> Baseline:
 
 
 def refinement(system: Sequence[Tree], refined: Sequence[Tree]) -> Baseline:
-    """An agent that revises its own answer, each turn graded, as often as the System's tokens allow.
+    """An agent that revises its own answer, as often as the System's tokens allow.
 
     The number of turns is the least whose mean cost over all trees reaches the budget; the answer is the last
-    graded turn among them.
-
-    Raises:
-        ConfigError: If the problems differ, a tree branches, or nothing was graded.
+    graded turn among them. A `ConfigError` if a tree branches.
     """
     against = _System.of(system)
     finished = [tree for tree in against.shared(refined, "the refinements' run") if not tree.fault]
@@ -163,10 +149,7 @@ def refinement(system: Sequence[Tree], refined: Sequence[Tree]) -> Baseline:
         raise ConfigError("no refinement was finished; run them again")
 
     def outcomes(turns: int) -> Outcomes:
-        return {
-            problem: _refined([chain[:turns] for chain in of_problem])
-            for problem, of_problem in chains.items()
-        }
+        return {problem: _refined([chain[:turns] for chain in some]) for problem, some in chains.items()}
 
     name = "Single agent, self-refinement"
     return against.grown(name, lambda turns: counted(turns, "turn"), longest, outcomes)
@@ -175,9 +158,8 @@ def refinement(system: Sequence[Tree], refined: Sequence[Tree]) -> Baseline:
 def retries(system: Sequence[Tree], pool: Sequence[Tree]) -> Baseline:
     """Fresh attempts until the Verifier accepts one, at most as many as the System's tokens buy.
 
-    The limit is the least number whose expected cost reaches the budget; if the Verifier accepts too early
-    for that, all of the pool, and the baseline is `short`. Where no attempt is accepted, the last is the
-    answer. Accuracy and cost are exact over all orders of the pool.
+    The limit is the least number whose expected cost reaches the budget, or all of the pool. Where no attempt
+    is accepted, the last is the answer. Accuracy and cost are exact over all orders of the pool.
     """
     against = _System.of(system)
     attempts = checked_attempts(against.shared(pool, "the pool of verified attempts"), lambda turn: None)
@@ -241,11 +223,8 @@ class _System:
     ) -> Baseline:
         """A baseline of as many samples as the budget buys at so many tokens each."""
         k = samples_for(self.budget, tokens)
-        rates = {
-            problem: accuracy(problem, samples, k)
-            for problem, samples in attempts.items()
-            if len(samples) >= k
-        }
+        enough = {problem: samples for problem, samples in attempts.items() if len(samples) >= k}
+        rates = {problem: accuracy(problem, samples, k) for problem, samples in enough.items()}
         short = len(attempts) - len(rates)
         if 2 * short > len(attempts):
             needed = f"{name!r} takes {counted(k, 'graded sample')} at {self.budget:.0f} tokens a problem"
@@ -267,7 +246,6 @@ class _System:
         return self.baseline(name, detail(steps), rates, tokens)
 
     def baseline(self, name: str, detail: str, accuracy: Mapping[str, float], tokens: float) -> Baseline:
-        """A baseline from its accuracy by problem and its tokens a problem."""
         both = [(accuracy[p], 1.0, *pair) for p, pair in self.accuracy.items() if p in accuracy]
         minus = difference(*np.array(both).reshape(-1, 4).T)
         short = tokens < 0.99 * self.budget
@@ -290,22 +268,16 @@ def _known_rates(name: str, shares: Mapping[str, float | None]) -> dict[str, flo
 
 
 def _graded(attempts: Attempts) -> Attempts:
-    return {
-        p: [attempt for attempt in of_problem if attempt.right is not None]
-        for p, of_problem in attempts.items()
-    }
+    return {problem: [a for a in some if a.right is not None] for problem, some in attempts.items()}
 
 
 def _share(attempts: Sequence[Attempt]) -> float | None:
-    """The share that is right, of those that are known."""
     verdicts = [attempt.right for attempt in attempts if attempt.right is not None]
     return sum(verdicts) / len(verdicts) if verdicts else None
 
 
 def _mean_tokens(attempts: Attempts) -> float:
-    means = [
-        np.mean([attempt.tokens for attempt in of_problem]) for of_problem in attempts.values() if of_problem
-    ]
+    means = [np.mean([attempt.tokens for attempt in some]) for some in attempts.values() if some]
     if not means:
         raise ConfigError("no attempt of the pool has a known grade")
     return float(np.mean(means))
@@ -319,14 +291,12 @@ def _refined(chains: Sequence[Sequence[Turn]]) -> tuple[float | None, float]:
 
 
 def _chain(tree: Tree) -> list[Turn]:
-    """The turns of an episode from first to last."""
     if len({turn.parent_id for turn in tree.turns}) != len(tree.turns):
         raise ConfigError(f"the tree {tree.id!r} branches; self-refinement needs episodes, which do not")
     return sorted(tree.turns, key=lambda turn: turn.id.count("."))
 
 
 def _voted(problem: str, samples: Sequence[Attempt], k: int) -> float:
-    """The mean accuracy of a weighted vote of k of the samples."""
     results = [_elected([samples[i] for i in chosen]) for chosen in _subsets(problem, len(samples), k)]
     return sum(results) / len(results)
 

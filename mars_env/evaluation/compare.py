@@ -17,10 +17,7 @@ from mars_env.types import Tree
 
 
 class MetricDifference(BaseModel, frozen=True, extra="forbid"):
-    """One metric of two runs and their paired difference, b minus a.
-
-    `left_out` is how many problems the difference leaves out, because only one run knows them.
-    """
+    """One metric of two runs and their paired difference, b - a, without what only one run knows."""
 
     title: str
     a: Estimate
@@ -91,14 +88,12 @@ def compare_trees(
     names: tuple[str, str] = ("A", "B"),
     answer_of: AnswerOf | None = None,
 ) -> Comparison:
-    """Compare two runs on the same problems, with `names`, metric by metric, paired by problem.
+    """Compare two runs on the same problems, metric by metric, paired by problem and resampled together.
 
-    The numbers of samples may differ; both runs are resampled together. A mean over problems is compared over
-    those that both runs know. A share of what occurred, such as a precision, leaves out the problems of which
-    one run knows nothing. Without `answer_of` (what a turn votes for) there is no maj@k.
-
-    Raises:
-        ConfigError: If a run is empty, or their problems, statements or references differ.
+    The numbers of samples may differ. A mean over problems is compared over those that both runs know. A
+    share of what occurred, such as a precision, leaves out the problems of which one run knows nothing.
+    Without `answer_of` (what a turn votes for) there is no maj@k. A `ConfigError` if a run is empty, or their
+    problems, statements or references differ.
 
     Example:
         >>> from mars_env.types import Action, Grade, Problem, Turn
@@ -137,7 +132,6 @@ _BOUNDS = {"rate": (-1.0, 1.0), "difference": (-2.0, 2.0)}
 
 
 def _known(metrics: Mapping[str, Metric]) -> set[str]:
-    """The problems of which an attempt or an answer is known."""
     named = [metrics[name] for name in ("solver_accuracy", "system_accuracy") if name in metrics]
     return {problem for metric in named for problem in metric.pairs}
 

@@ -28,10 +28,8 @@ def policies(trees: Sequence[Tree]) -> dict[str, str]:
 def cost(trees: Sequence[Tree], prices: Prices) -> float:
     """What the tokens of a run cost; models that grade and what judges of a search read are not counted.
 
-    Tokens that a model sampled to judge for a search are priced as those of the unnamed policy.
-
-    Raises:
-        ConfigError: A policy has no price, or the server did not count the tokens of a call.
+    Tokens that a model sampled to judge for a search are priced as those of the unnamed policy. A
+    `ConfigError` if a policy has no price, or the server did not count the tokens of a call.
 
     Example:
         >>> from mars_env.types import Action, Completion, Problem, Turn
@@ -66,7 +64,6 @@ def uncounted(trees: Sequence[Tree]) -> list[str]:
 
 
 def _uncounted_calls(trees: Sequence[Tree]) -> str:
-    """How many completions came without the number of their tokens; empty if none did."""
     completions = [c for tree in trees for turn in tree.turns for c in turn.action.completions]
     missing = sum(bool(c.text) and not (c.sampled_tokens and c.read_tokens) for c in completions)
     calls = counted(len(completions), "model call")

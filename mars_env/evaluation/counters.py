@@ -1,7 +1,4 @@
-"""What a run has done so far: `Counters` count its turns and trees, and give frozen snapshots.
-
-Progress lines, live views and loggers read snapshots; nothing else is observed.
-"""
+"""What a run has done so far: `Counters` count, and progress lines, live views and loggers read snapshots."""
 
 import asyncio
 import re
@@ -54,14 +51,12 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a run has done so far.
+    """What a run has done so far; None where something is not known.
 
-    Finished trees (`episodes`), those of an earlier run that this one continues included, of a `total`, and
-    the finished turns, with the tokens that models read and sampled in them and what these cost. `accuracy`
-    is the share of finished episodes whose answer is right; `correct` that of right graded turns and
-    `accepts` that of verdicts "Correct", by role; `faults` are discarded trees and `unknown` grades UNKNOWN,
-    by reason. Rates are over the last `WINDOW` seconds. None: not known, as without prices, a total, or a
-    finished tree.
+    `episodes` are finished trees, those of an earlier run that this one continues included. `accuracy` is the
+    share of them whose answer is right; `correct` that of right graded turns and `accepts` that of verdicts
+    "Correct", by role; `faults` are discarded trees and `unknown` grades UNKNOWN, by reason. Rates are over
+    the last `WINDOW` seconds.
     """
 
     episodes: int
@@ -218,10 +213,7 @@ def _kind(reason: str) -> str:
 
 @asynccontextmanager
 async def logged(counters: Counters, destination: Logger | None, every: float = 10.0) -> AsyncIterator[None]:
-    """While this is open, snapshots go to a logger, and the last one at the end.
-
-    The step is the number of finished turns. What the logger raises is a warning; the run goes on.
-    """
+    """While this is open, snapshots go to a logger, whose errors are warnings; the step counts turns."""
     if destination is None:
         yield
         return

@@ -12,18 +12,16 @@ from mars_env.types import Tree, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a run's metrics rest on, and what was left out of them.
+    """What a run's metrics rest on, and what was left out of them; turns are counted by role.
 
     Attributes:
         faults: Trees that could not be finished, by reason.
         lost: Their ids.
-        truncated: Turns cut off by their own length limit, by role.
-        interrupted: Turns ended by context, filter or a fault, by role; their grade is UNKNOWN.
+        truncated: Turns cut off by their own length limit.
+        interrupted: Turns ended by context, filter or a fault; their grade is UNKNOWN.
         unknown: Turns with an UNKNOWN grade, by reason.
         reward_faults: Turns whose reward function failed, by role and reason.
         false_accepts: Wrong solutions that a Verifier called Correct.
-        false_rejects: Right solutions that a Verifier called Wrong.
-        tool_calls: Calls of tools, inside of turns; `tool_seconds` is how long they took in all.
     """
 
     problems: int = 0

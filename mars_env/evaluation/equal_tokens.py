@@ -100,10 +100,9 @@ class _BaselineRuns:
         alone, rules = partial(_solver_alone, revisions=0), "solve, 0 revisions"
         size = _pool_size(self.plan, affordable)
         votes = await self.play("baseline-vote", alone, size, rules)
-        needed = baselines.votes_for(self.system, votes)
-        return (
-            votes if needed <= size else await self.play("baseline-vote", alone, _with_spare(needed), rules)
-        )
+        if (needed := baselines.votes_for(self.system, votes)) > size:
+            votes = await self.play("baseline-vote", alone, _with_spare(needed), rules)
+        return votes
 
     async def play_revisions(self, revisions: int) -> list[Tree]:
         """Attempts that the Solver revises alone."""
@@ -156,13 +155,11 @@ def _voted_by(problems: Iterable[Problem]) -> str:
 
 
 def _solver_alone(game: Game, revisions: int) -> Game:
-    """The game that the Solver plays alone."""
     rules = self_refine(revisions=revisions)
     return evaluated_game(replace(game, rules=rules, team_reward=None, grower=Linear, visibility=None))
 
 
 def _solver_and_verifier(game: Game) -> Game:
-    """The game in which the Solver answers and the Verifier judges once."""
     feedback = bool(getattr(game.rules.settings, "public_feedback", False))
     rules = solve_verify_correct(rounds=0, public_feedback=feedback)
     return evaluated_game(replace(game, rules=rules, team_reward=None, grower=Linear))

@@ -38,7 +38,6 @@ log = logger(__name__)
 
 Pair = tuple[float, float]
 
-
 TITLES: Mapping[str, tuple[str, Scale]] = {
     "solver_accuracy": ("Solver accuracy, avg@n", "rate"),
     "system_accuracy": ("System accuracy, avg@n", "rate"),
@@ -62,7 +61,6 @@ TITLES: Mapping[str, tuple[str, Scale]] = {
     "judging_tokens": ("of these, for judging", "amount"),
     "prompt_tokens": ("Prompt tokens an episode", "amount"),
 }
-"""Title and scale by name."""
 
 _NAMED_TITLES: Mapping[str, tuple[str, Scale]] = {
     "share": ("Share of nodes, {}", "rate"),
@@ -76,7 +74,7 @@ _NAMED_TITLES: Mapping[str, tuple[str, Scale]] = {
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric, problem by problem: numerator and denominator by problem id, absent without data.
+    """One metric: numerator and denominator by problem id, absent without data.
 
     `averaged`: whether it is a mean over problems, each of equal weight, and not a share of what occurred.
     """
@@ -106,13 +104,10 @@ _REGISTERED: dict[str, tuple[Measure, str, Scale]] = {}
 
 
 def register_metric(name: str, of: Measure, *, title: str = "", scale: Scale = "value") -> None:
-    """Register a metric. Its value is the mean over problems of the mean over their trees.
+    """Register a metric, the key in `Report.metrics`: the mean over problems of the mean over their trees.
 
-    Args:
-        name: Its key in `Report.metrics`; a later registration of the same name replaces it.
-        of: Measures one tree: a number, True or False, or None where it says nothing of the tree.
-        title: What a reader sees; by default the name.
-        scale: ``"rate"`` for what lies in [0, 1], ``"amount"`` for what is never negative, else ``"value"``.
+    `of` measures one tree; None where it says nothing of it. The scale is ``"rate"`` for what lies in [0, 1],
+    ``"amount"`` for what is never negative, else ``"value"``. A later registration of the name replaces it.
 
     Example:
         >>> register_metric("answer_length", lambda tree: len(tree.turns[-1].text), scale="amount")
@@ -195,11 +190,8 @@ def _at_k(
 def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[str, Metric]:
     """All metrics of a run, problem by problem, by name; those without data are absent.
 
-    The trees are episodes, grouped rollouts or searches; several a problem. Without `answer_of` (what a turn
-    votes for) there is no maj@k.
-
-    Raises:
-        ConfigError: If a tree is there twice or two problems share an id.
+    The trees are episodes, grouped rollouts or searches. Without `answer_of` (what a turn votes for) there is
+    no maj@k. A `ConfigError` if a tree is there twice or two problems share an id.
 
     Example:
         >>> from mars_env.types import Action, Grade, Problem, Turn
@@ -246,10 +238,7 @@ def measure(trees: Sequence[Tree], answer_of: AnswerOf | None = None) -> dict[st
 
 
 def system_bounds(trees: Sequence[Tree]) -> tuple[float, float] | None:
-    """The System's accuracy if all episodes that were not finished were wrong, and if all were right.
-
-    None where every episode was finished. As the accuracy, a mean over problems of equal weight.
-    """
+    """The System's accuracy with all unfinished episodes wrong, and with all right; None without any."""
     lost = {tree.id for tree in trees if tree.fault}
     low: list[float] = []
     high: list[float] = []
@@ -284,7 +273,6 @@ def _graded_later(trees: Sequence[Tree]) -> set[str]:
 
 
 def _rewards(sums: _Sums, problem: str, trees: Sequence[Tree], graded: Collection[str]) -> None:
-    """The mean reward of each role, and the accuracy of all turns of those roles."""
     by_role: defaultdict[str, list[Turn]] = defaultdict(list)
     for tree in trees:
         for turn in tree.turns:
@@ -297,7 +285,6 @@ def _rewards(sums: _Sums, problem: str, trees: Sequence[Tree], graded: Collectio
 
 
 def _nodes(sums: _Sums, problem: str, tree: Tree) -> None:
-    """The nodes of a search, and each agent's share of them."""
     if right := known_verdicts(tree.turns):
         sums.add("node_accuracy", problem, sum(right), len(right))
     answers = [turn.agent for turn in tree.turns if turn.id == tree.final]
@@ -342,7 +329,6 @@ of the mean over their trees, as it is of metrics that `register_metric` adds.""
 
 
 def _roles(sums: _Sums, problem: str, tree: Tree) -> None:
-    """The Verifier's and the Corrector's turns of one tree."""
     for turn, accepts, right in judgements(tree):
         sums.add("malformed", problem, bool(turn.info.get("malformed")))
         if right is not None:

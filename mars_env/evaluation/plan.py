@@ -25,10 +25,8 @@ GENERATED_LIMIT = 100
 OnTree = Callable[[Tree], None]
 
 Play = Callable[..., AsyncGenerator[Tree]]
-"""Plays jobs, as `LocalPlay` does.
-
-Called as ``play(jobs, seed=..., concurrency=..., journal=..., change=...)``, where `change` makes what is
-played of the game. Yields each tree as soon as it is finished."""
+"""Plays jobs, as `LocalPlay` does: ``play(jobs, seed=..., concurrency=..., journal=..., change=...)``, where
+`change` makes what is played of the game. Yields each tree as soon as it is finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +57,7 @@ class LocalPlay:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is played, and how often.
-
-    `samples` are episodes of each problem (the n of avg@n). `config`, of `mars_env.api.described_spec`, is
-    what else identifies the run; `concurrency` has no influence on what comes out. Prices are of a million
-    tokens.
-    """
+    """What is played: `samples` episodes of each problem (n of avg@n); `config` also identifies the run."""
 
     title: str
     problems: ProblemSet
@@ -92,10 +85,7 @@ class Plan:
 
     @property
     def identity(self) -> dict[str, dict[str, Any]]:
-        """What a resumed run must have in common with the one it resumes, and what may change.
-
-        A run may grow: the problems that both have must be the same.
-        """
+        """What a resumed run must have in common with the one it resumes, and what may change."""
         must_match = {"title": self.title, "problem_set": self.problems.name, "seed": self.seed}
         may_change = {
             "problems": len(self.problems),
@@ -147,10 +137,7 @@ def evaluated_game(game: Game) -> Game:
 async def play_trees(
     play: Play, change: Callable[[Game], Game], plan: Plan, out: Path | None, on_tree: OnTree | None
 ) -> list[Tree]:
-    """All trees of a plan, played now or found in the store.
-
-    Those that an earlier run has lost are played last, once more; what ends a run then leaves them lost.
-    """
+    """All trees of a plan; those that an earlier run has lost are played last, once more."""
     trees: dict[str, Tree] = {}
     jobs, problems = plan.jobs, list(plan.problems)
 

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,10 +19,9 @@ OUTPUTS: Final = ("docs/**", "studies/*/*.jsonl")
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """The commit and versions of the code that made a result.
+    """The commit, ``-dirty`` where files differed from it, and versions of the code that made a result.
 
-    `commit` has ``-dirty`` after it where files differed from it, and is None outside of a git checkout of
-    mars_env, where the version alone says what ran.
+    Outside of a git checkout of mars_env the commit is None: the version alone says what ran.
     """
 
     commit: str | None
@@ -32,23 +32,16 @@ def versions() -> dict[str, str]:
     """Versions of Python, mars_env and the libraries that decide metrics, as far as they are installed."""
     numbers = {"python": platform.python_version()}
     for name in LIBRARIES:
-        try:
+        with suppress(PackageNotFoundError):
             numbers[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return numbers
 
 
 def provenance(package: Path | None = None) -> Provenance:
-    """The commit and versions of the code that runs. Ask before a run starts, not after it.
+    """The commit and versions of the code that runs; a `ConfigError` if git cannot tell.
 
-    Any modified, staged or untracked file of the checkout counts as changed, ledgers and pages apart.
-
-    Args:
-        package: Folder of the package; by default that of the mars_env that is imported.
-
-    Raises:
-        ConfigError: Git cannot tell.
+    Ask before a run starts. Any modified, staged or untracked file of the checkout counts as changed, ledgers
+    and pages apart. The package is by default the mars_env that is imported.
     """
     folder = (package or Path(__file__).parents[1]).resolve()
     in_checkout = any((parent / ".git").exists() for parent in folder.parents)

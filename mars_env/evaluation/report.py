@@ -23,7 +23,7 @@ MANY_MALFORMED = 0.1
 
 
 class MetricEstimate(BaseModel, frozen=True, extra="forbid"):
-    """One row of a report: a metric's title and its estimate."""
+    """One row of a report."""
 
     title: str
     estimate: Estimate
@@ -60,9 +60,6 @@ class Report(Tabled, RunDescription, frozen=True):
         metrics: By name, in the order of display.
         bounds: The System's accuracy with all episodes that were not finished wrong, and with all right; None
             where all were finished.
-        counts: What the metrics rest on.
-        baselines: What a single agent reaches with the System's tokens.
-        notes: What a reader must know, for example what was left out.
         agents: The model or policy of each agent, as its turns name it.
         cost: Of the run's tokens, baselines apart; None without prices.
     """
@@ -128,7 +125,6 @@ class Report(Tabled, RunDescription, frozen=True):
         return self.notes
 
     def _baseline_rows(self) -> tuple[tuple[str, ...], ...]:
-        """The equal-token table; the System first."""
         if not self.baselines or not {"system_accuracy", "tokens"} <= self.metrics.keys():
             return ()
         system, tokens = (self.metrics[name].estimate for name in ("system_accuracy", "tokens"))
@@ -140,7 +136,6 @@ class Report(Tabled, RunDescription, frozen=True):
         return tuple(rows)
 
     def _origin_rows(self) -> tuple[tuple[str, ...], ...]:
-        """Who played, with what code, at what cost; without what is unknown."""
         who = ", ".join(f"{agent}: {policy}" for agent, policy in self.agents.items())
         if len(policies := {*self.agents.values()}) == 1:
             who = f"{policies.pop()} ({', '.join(self.agents)})"
@@ -170,11 +165,7 @@ def build_report(
     notes: Sequence[str] = (),
     prices: Prices | None = None,
 ) -> Report:
-    """The report of a run's trees, several a problem, and of what they do not say.
-
-    Without `answer_of` (what a turn votes for) there is no maj@k. `notes` stand before those on what was left
-    out; prices are of a million tokens read and sampled, by policy.
-    """
+    """The report of a run's trees; without `answer_of` (what a turn votes for) there is no maj@k."""
     groups = by_problem(trees)
     metrics = measure(trees, answer_of)
     values = estimates(metrics, list(groups))
@@ -201,11 +192,11 @@ def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, .
     ids = ", ".join(one_line(id, 60) for id in counts.lost[:SHOWN_REASONS])
     more = ", ..." if len(counts.lost) > SHOWN_REASONS else ""
     lost = f"{len(counts.lost)} of {counts.episodes} ({ids}{more})"
-    cut = _by_role(counts.interrupted, counts.turns)
+    interrupted = _by_role(counts.interrupted, counts.turns)
     reasons_by_kind = {
         f"Episodes not finished, left out of the System: {lost}": _reasons(counts.faults),
         "Grades UNKNOWN, left out of every rate": _reasons(counts.unknown),
-        "Turns ended by context, filter or a fault, UNKNOWN and left out": cut,
+        "Turns ended by context, filter or a fault, UNKNOWN and left out": interrupted,
     }
     notes = [f"{what}: {which}" for what, which in reasons_by_kind.items() if which]
     for role, reasons in sorted(counts.reward_faults.items()):
@@ -214,9 +205,8 @@ def derived_notes(counts: Counts, baselines: Sequence[Baseline]) -> tuple[str, .
         malformed = f"{counts.malformed:,} of {counts.verdicts:,}"
         lines = "'Correctness: Correct' or 'Correctness: Wrong'"
         notes.append(f"Verdicts malformed, counted as Wrong: {malformed}. A report ends with a line {lines}")
-    for baseline in (baseline for baseline in baselines if baseline.short):
-        spent = f"({baseline.tokens:.0f} per problem)"
-        notes.append(f"{baseline.name}: it spent fewer tokens than the System {spent}")
+    less = "it spent fewer tokens than the System"
+    notes += [f"{b.name}: {less} ({b.tokens:.0f} per problem)" for b in baselines if b.short]
     return tuple(notes)
 
 

@@ -16,8 +16,7 @@ from mars_env.types import Grade, Tree, Turn
 def judge_agreement(trees: Iterable[Tree]) -> Estimate:
     """How often two repeats of a judge give a criterion the same verdict, with a 95% interval over problems.
 
-    ``sum(equal pairs) / sum(pairs)`` over the repeats of each criterion of each graded turn. Repeats without
-    a verdict are in no pair.
+    ``sum(equal pairs) / sum(pairs)`` over all graded turns. Repeats without a verdict are in no pair.
     """
     equal, pairs = Counter[str](), Counter[str]()
     for problem, grade in _grades(trees):
@@ -62,5 +61,4 @@ def highest_rewards(trees: Iterable[Tree], number: int = 20) -> list[Turn]:
 
 
 def _grades(trees: Iterable[Tree]) -> Iterator[tuple[str, Grade]]:
-    """The grades of all turns, each with the id of its problem."""
     return ((turn.problem_id, turn.grade) for tree in trees for turn in tree.turns if turn.grade is not None)

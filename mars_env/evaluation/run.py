@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from mars_env.envs.game import Game
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.costs import Prices, cost, price_of, uncounted
 from mars_env.evaluation.equal_tokens import play_baselines, require_solver
@@ -24,8 +23,7 @@ async def play_plan(
 ) -> tuple[Report, list[Tree]]:
     """Play a plan; returns the report and the trees, in the order of problems and samples.
 
-    With `out`, finished turns are stored there as they come, and a run that was interrupted goes on where
-    it stopped. `on_tree` is called with every tree as it is finished.
+    With `out`, finished turns are stored there, and a run that was interrupted goes on where it stopped.
 
     Raises:
         ConfigError: A search that has nothing to see, or would see the grade without `oracle=True`; a game
@@ -34,10 +32,12 @@ async def play_plan(
         ModelError: Not a single episode could be finished.
     """
     _validate(plan, play)
-    about, remarks = _description(plan), _remarks(plan.game)
+    about, visibility = _description(plan), plan.game.visibility
+    visible = visibility.notes if visibility is not None else ()
+    remarks = (*visible, *getattr(evaluated_game(plan.game).grader, "notes", ()))
 
     def finished(tree: Tree) -> None:
-        """Counts a tree; the first leaves what the trees do not say, for whoever views an interrupted run."""
+        # The first one leaves what the trees do not say, for whoever views an interrupted run.
         if out is not None and not (out / REPORT).exists():
             with writing(out / REPORT):
                 write_atomically(out / REPORT, build_report([], about, notes=remarks).json_text())
@@ -79,7 +79,6 @@ def _validate(plan: Plan, play: Play) -> None:
 
 
 def _description(plan: Plan) -> RunDescription:
-    """What the report says of the run that its trees do not."""
     try:
         origin = provenance()
     except ConfigError as error:
@@ -95,12 +94,6 @@ def _description(plan: Plan) -> RunDescription:
         rewards={**described.get("rewards", {}), **team_reward},
         **asdict(origin),
     )
-
-
-def _remarks(game: Game) -> tuple[str, ...]:
-    """What a reader must know of what the agents see, and of the grader."""
-    visible = game.visibility.notes if game.visibility is not None else ()
-    return (*visible, *getattr(evaluated_game(game).grader, "notes", ()))
 
 
 def _usable_prices(trees: Sequence[Tree], prices: Prices | None) -> tuple[Prices | None, list[str]]:

@@ -35,15 +35,11 @@ _BLOCK = 1 << 22  # counts that are turned into floats at a time: 32 MiB
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A metric with its 95% interval over problems.
+    """A metric with its 95% interval over so many problems.
 
-    Attributes:
-        value: None where there is nothing to compute it from.
-        low: Lower end of the interval; None where one problem alone leaves it open; likewise `high`.
-        high: Upper end.
-        problems: Number of problems that the metric rests on.
-        scale: ``"rate"`` (in [0, 1]), ``"difference"`` (of rates), ``"amount"`` (never negative) or
-            ``"value"`` (any number).
+    The value is None where there is nothing to compute it from, low and high where one problem alone leaves
+    them open. The scale is ``"rate"`` (in [0, 1]), ``"difference"`` (of rates), ``"amount"`` (never negative)
+    or ``"value"`` (any number).
     """
 
     value: float | None
@@ -89,13 +85,9 @@ def intervals(
 ) -> tuple[Array, Array, Array]:
     """Values and 95% intervals of k ratios of sums over the same problems.
 
-    Args:
-        numerators: Shape (problems, k).
-        denominators: Shape (problems, k), not negative; 0 where a problem has nothing to say.
-        scale: What they are; it decides the form of the interval.
-
-    Returns:
-        Value, low and high, each of shape (k,); NaN where a metric is not defined.
+    Numerators and denominators have the shape (problems, k); a denominator is 0 where a problem has nothing
+    to say. The scale decides the form of the interval. Value, low and high are of shape (k,), NaN where a
+    metric is not defined.
 
     Example:
         >>> value, low, high = intervals([[1.0], [0.0], [1.0], [0.5]], [[1.0]] * 4)
@@ -205,7 +197,7 @@ def difference(
 ) -> Estimate:
     """The paired difference b - a of two ratios over the same problems, with its 95% interval.
 
-    Both are resampled together; `bounds` are the least and the greatest difference.
+    `bounds` are the least and the greatest difference.
 
     Example:
         >>> difference([1, 0], [2, 2], [2, 1], [2, 2]).value
@@ -237,14 +229,10 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int) -> float:
     """Expected accuracy of a majority vote among k of one problem's samples, drawn without replacement.
 
-    Exact, over all subsets of size k. A tie is broken evenly among the answers that lead. A sample without an
-    answer (None) does not vote; without any vote the result is wrong. Where equal answers were judged
-    differently, the winner counts as correct in the proportion of its judgements.
-
-    Args:
-        answers: One a sample: what it voted for.
-        correct: One a sample: whether it was judged correct.
-        k: Number of votes, between 1 and the number of samples.
+    Exact, over all subsets of size k. Each sample has an answer and whether it was judged correct. A tie is
+    broken evenly among the answers that lead. A sample without an answer (None) does not vote; without any
+    vote the result is wrong. Where equal answers were judged differently, the winner counts as correct in the
+    proportion of its judgements.
 
     Example:
         >>> maj_at_k(["7", "7", "3"], [True, True, False], 3)
@@ -266,8 +254,7 @@ def maj_at_k(answers: Sequence[Hashable | None], correct: Sequence[bool], k: int
 def _majority(n: int, k: int, votes: tuple[tuple[int, float], ...]) -> float:
     """maj@k of n samples, given how many samples give each answer, and the share of them that is right.
 
-    Each sample is drawn with the chance k / n; the condition that k are drawn gives draws without
-    replacement.
+    Each sample is drawn with the chance k / n; given that k are drawn, these are draws without replacement.
     """
     silent = n - sum(size for size, _ in votes)
     drawn = [(stats.binom.pmf(np.arange(size + 1), size, k / n), good) for size, good in votes]
@@ -299,5 +286,4 @@ def _leaders(drawn: Sequence[tuple[Array, float]], top: int, k: int) -> Array:
 
 
 def _spread_votes(table: Array, of_votes: Array) -> Array:
-    """The rows of a table over votes, with the votes of one more answer."""
     return np.array([np.convolve(row, of_votes)[: len(row)] for row in table])

@@ -134,7 +134,7 @@ def as_html(table: Table) -> str:
 
 
 def as_latex(table: Table) -> str:
-    """A table for a paper; it needs the package booktabs. The first column is on the left."""
+    """A table for a paper; it needs the package booktabs."""
     head, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in (table.columns, *table.strings()))
     columns = "l" + "r" * (len(table.columns) - 1)
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_latex(table.caption)}}}"]
@@ -203,18 +203,15 @@ class Tabled(BaseModel, ABC, frozen=True, extra="forbid"):
         """What a reader must know of them."""
 
     def __rich__(self) -> Group:
-        """For a console: `rich.print(report)`."""
         title, *more = (Text(one_line(line, 500)) for line in self.heading())
         title.stylize("bold")
         notes = (Text(f"Note: {note}", style="yellow") for note in self.remarks())
         return Group(title, *more, *self.tables(), *notes)
 
     def __str__(self) -> str:
-        """The tables as plain text, 100 characters wide."""
         return console_text(self).rstrip()
 
     def _repr_html_(self) -> str:
-        """The tables as HTML, for notebooks."""
         title, *more = self.heading()
         lines = [*map(_paragraph, more), *map(as_html, self.tables())]
         lines += [_paragraph(f"Note: {note}") for note in self.remarks()]

@@ -77,7 +77,6 @@ def system_right(tree: Tree) -> bool | None:
 
 
 def _is_unknown(turn: Turn) -> bool:
-    """Whether a fault hides the worth of the turn, for its grade or for a search."""
     grade = turn.grade is not None and turn.grade.verdict is Verdict.UNKNOWN
     return grade or bool(turn.action.interrupted) or bool(turn.info.get(SEARCH_UNKNOWN))
 
@@ -106,10 +105,7 @@ def by_problem(trees: Sequence[Tree]) -> dict[str, list[Tree]]:
 
 
 def final_answer(turn: Turn) -> Hashable | None:
-    """What a turn votes for in mathematics: its final answer, as a search votes (`mars_env.envs.selection`).
-
-    Integers vote as numbers (``025`` and ``25`` are one vote), other answers as strings without white space.
-    """
+    """What a turn votes for in mathematics: its final answer, as in a search (`mars_env.envs.selection`)."""
     from mars_env.envs.selection import answer_key  # brings a parser, which a report does not need
 
     return answer_key("math", turn.text)

@@ -20,7 +20,6 @@ from mars_env.sync import gather_all
 from mars_env.types import Action, Observation, Prompt, TrainingAsk
 
 Show = Callable[[Prompt, Sequence[Criterion]], Prompt]
-"""Puts criteria into a prompt."""
 
 FORMAT = "format"
 """Tag of criteria that an ordered scaffold always shows."""
@@ -29,8 +28,8 @@ FORMAT = "format"
 class Scaffold(BaseModel, frozen=True, extra="forbid"):
     """How much of a rubric a sample sees: a share inside the group, times one over the run.
 
-    The share is ``lambda = lambda_group(i) * lambda_run(t)`` for sample i = 1 .. G of a group and progress t
-    from 0 to 1; ``round(lambda N)`` of N criteria are shown (halves to the even number, as Python rounds).
+    It is ``lambda_group(i) * lambda_run(t)`` for sample i = 1 .. G of a group and progress t from 0 to 1;
+    ``round(lambda N)`` of N criteria are shown (halves to the even number, as Python rounds).
 
     Example:
         >>> scaffold = Scaffold()
@@ -60,7 +59,7 @@ class Scaffold(BaseModel, frozen=True, extra="forbid"):
     only at a share of 1. What lacks less than a millionth counts as whole: a sigmoid is never quite 1."""
 
     def share(self, index: int, size: int, progress: float) -> float:
-        """The share of sample `index` (from 0) of a group of `size`; a group of one has no linear share."""
+        """The share of a sample, from 0 on, of a group; a group of one has no linear share."""
         return self._in_group(index, size) * self._in_run(progress)
 
     def _in_group(self, index: int, size: int) -> float:
@@ -92,16 +91,13 @@ class Scaffold(BaseModel, frozen=True, extra="forbid"):
 class Scaffolded:
     """An agent that sees parts of the rubric while it samples for training.
 
-    The turn records the plain prompt beside the one that was read, and the trainers train on the plain one
-    (``train_on="plain"``): the ratio is RuscaRL's, ``pi(o|q) / pi_old(o|q)``, o being the output and q the
-    plain prompt. With ``train_on="read"`` it is ``pi(o|q, scaffold) / pi_old(o|q, scaffold)``.
-
-    The rubric is as the grader's: for all problems, or None if each problem has its own. Without one, the
-    agent plays as it is. Criteria without a text are not shown.
+    With ``train_on="plain"`` the trainers train on the plain prompt q, which the turn records, too: the ratio
+    is RuscaRL's, ``pi(o|q) / pi_old(o|q)``. With ``"read"`` it is ``pi(o|q, scaffold) / pi_old(o|q,
+    scaffold)``. The rubric is as the grader's: None if each problem has its own. Without one, the agent plays
+    as it is. Criteria without a text are not shown.
 
     Raises:
-        ConfigError: The agent's model does not tell a prompt's token ids, the agent has tools, or there is no
-            such `train_on`.
+        ConfigError: The agent's model does not tell a prompt's token ids, or the agent has tools.
     """
 
     def __init__(
@@ -135,7 +131,7 @@ class Scaffolded:
         return {"agent": self.agent, "scaffold": self.scaffold, **how}
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Rejected with a ConfigError: this is not training."""
+        """A ConfigError: this is not training."""
         scaffolded = f"{type(self.agent).__name__} has a scaffold, which is for training alone"
         raise ConfigError(f"{scaffolded}: evaluate its plain agent (Scaffolded.agent)")
 
@@ -164,17 +160,10 @@ class Scaffolded:
 
 
 def with_criteria(prompt: Prompt, criteria: Sequence[Criterion]) -> Prompt:
-    """A prompt whose system message ends with criteria and their points: what to include, what to avoid.
-
-    Raises:
-        ConfigError: The prompt is of token ids.
-    """
+    """A prompt whose system message ends with criteria and their points; a ConfigError if it is token ids."""
     lines: list[str] = []
-    for head, some in (
-        ("The response should meet these criteria:", [c for c in criteria if c.points > 0]),
-        ("It should avoid these:", [c for c in criteria if c.points < 0]),
-    ):
-        if some:
+    for head, sign in (("The response should meet these criteria:", 1), ("It should avoid these:", -1)):
+        if some := [c for c in criteria if c.points * sign > 0]:
             lines += [head, *(f"- {c.text} ({c.points:g} points)" for c in some)]
     text = "\n".join([*lines, "Do not mention the criteria in the response."])
     return with_instruction(prompt, text)

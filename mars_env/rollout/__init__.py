@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from mars_env.rollout.engine import collect as collect
     from mars_env.rollout.engine import play as play
     from mars_env.rollout.engine import play_all as play_all
-    from mars_env.rollout.engine import turn_order as turn_order
     from mars_env.rollout.groups import groups_of as groups_of
     from mars_env.rollout.pipeline import PipelineSettings as PipelineSettings
     from mars_env.rollout.pipeline import UpdateBatch as UpdateBatch

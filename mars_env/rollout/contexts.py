@@ -9,9 +9,6 @@ from mars_env.envs.rules import Rules, State
 from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.types import Action, Agent, Grader, Observation, Problem, Sampling
 
-GENERATED = 100
-"""Problems of a generated set that are searched for the longest statement."""
-
 TURNS = 12
 """Turns of an episode that are simulated: by then every role has read the longest texts that it can get."""
 
@@ -21,7 +18,7 @@ _FILLERS = ("7", "so ", "x = 7\n")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The most that an agent can need, in tokens: its longest prompt (1 if not known) and its own limit."""
+    """The most that an agent can need, in tokens: its longest prompt (1 if not known), and its limit."""
 
     agent: str
     prompt: int
@@ -68,27 +65,21 @@ def _states(
 
 def longest_statement(problems: Sequence[Problem]) -> list[Problem]:
     """The problem with the longest statement, which decides for all; none if there are no problems."""
-    some = problems[:GENERATED] if getattr(problems, "generated", False) else problems
+    some = problems[:100] if getattr(problems, "generated", False) else problems
     return sorted(some, key=lambda problem: -len(problem.statement))[:1]
 
 
 async def require_room(
     rules: Rules, agents: Mapping[str, Agent], problems: Sequence[Problem], grader: Grader | None = None
 ) -> None:
-    """Reject a team that can be given prompts which leave less room than its limits, before a run starts.
-
-    A grader with a method ``require_room(problems, tokens)``, such as `RubricGrader`, gets the problem with
-    the longest statement and the limit of the agents whose texts it grades.
+    """Raise a ConfigError if agents can be given prompts that leave less room than their limits.
 
     Models that have to ask a server what they can hold (`HTTPModel.learn_context`) do so here. Agents whose
-    sampling says ``overflow="unknown"`` may play: what the context cuts off is UNKNOWN.
-
-    Raises:
-        ConfigError: An agent can be; says the numbers.
+    sampling says ``overflow="unknown"`` may play: what the context cuts off is UNKNOWN. A grader with a
+    method ``require_room(problems, tokens)``, such as `RubricGrader`, gets the problem with the longest
+    statement and the limit of the agents whose texts it grades.
     """
-    samplings = {
-        name: sampling for name, agent in agents.items() if (sampling := _sampling(agent)) is not None
-    }
+    samplings = {name: sampling for name, agent in agents.items() if (sampling := _sampling(agent))}
     checked = {name: agents[name] for name, sampling in samplings.items() if sampling.overflow != "unknown"}
     models = {id(model): model for agent in checked.values() if (model := getattr(agent, "model", None))}
     await asyncio.gather(*(m.learn_context() for m in models.values() if hasattr(m, "learn_context")))
@@ -109,7 +100,6 @@ async def require_room(
 
 
 def _graded(rules: Rules, problems: Sequence[Problem], agents: Mapping[str, Agent]) -> set[str]:
-    """The agents whose texts are graded."""
     return {
         name
         for problem in problems

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from mars_env.checks import require_integer, valid_action
 from mars_env.envs.game import Game
-from mars_env.envs.growers import Expansion, TreeNode
+from mars_env.envs.growers import Expansion, TreeNode, turn_path
 from mars_env.envs.play import Act, conclude, play_turn
 from mars_env.envs.rewards import with_rewards
 from mars_env.envs.visibility import next_state
@@ -54,7 +54,7 @@ class Journal(Protocol):
     """Where finished turns are written immediately, and where a resumed run finds them."""
 
     def turns_of(self, tree_id: str) -> Mapping[str, Turn]:
-        """Turns of an unfinished tree that were played before, by id."""
+        """Stored turns of an unfinished tree, by id."""
 
     def write_turns(self, turns: Sequence[Turn]) -> None:
         """Keep the turns of one finished expansion."""
@@ -70,6 +70,7 @@ _WIDTH = 64
 """Most expansions of one tree under way at the same time."""
 
 OnTurns = Callable[[Sequence[Turn]], None]
+"""Gets the turns of every expansion as soon as it is finished; in a grouped rollout they are one group."""
 
 Gate = Callable[[Job, Expansion], AbstractAsyncContextManager[object]]
 """Entered before the agent of an expansion acts, left when `OnTurns` has its turns: schedules wait here."""
@@ -91,15 +92,7 @@ async def play(
     on_turns: OnTurns | None = None,
     gate: Gate = lambda job, expansion: nullcontext(),
 ) -> Tree:
-    """Play one tree to its end.
-
-    Turns that the `journal` has already are not played again. `on_turns` gets the turns of every expansion as
-    soon as it is finished (in a grouped rollout these are one group); `gate` makes each expansion wait until
-    it may be played, such as `at_most(4)`.
-
-    Returns:
-        The tree. If an agent could not act, it has a fault, which names the reason, and no answer.
-    """
+    """Play one tree to its end; if an agent could not act, it has a fault, which says why, and no answer."""
     stored = journal.turns_of(job.tree_id) if journal is not None else {}
     player = _Player(game, agents, job, seed, journal, on_turns, gate, stored)
     grower = game.grower(game.rules, job.problem, job.tree_id, seed)
@@ -142,8 +135,8 @@ async def play_all(
 ) -> AsyncGenerator[Tree]:
     """Play many trees, at most `concurrency` at the same time; yields each as soon as it is finished.
 
-    `on_turns` is that of `play`. Closing the iterator early cancels whatever is under way, and so does an
-    error of the machinery around the agents (the store cannot be written, a game's rules raised).
+    Closing the iterator early cancels whatever is under way, and so does an error of the machinery around the
+    agents (the store cannot be written, a game's rules raised).
     """
     require_integer(concurrency, "concurrency")
     queue = iter(jobs)
@@ -181,11 +174,6 @@ async def collect(
     return [trees[job.tree_id] for job in jobs]
 
 
-def turn_order(turn: Turn) -> tuple[int, ...]:
-    """A key that sorts turns by their place in the tree, parents before children."""
-    return tuple(int(number) for number in turn.id.split("."))
-
-
 def add_turns(turns_by_id: dict[str, Turn], turns: Iterable[Turn]) -> None:
     """Add turns of a tree by id; one that was played again replaces the earlier one and what grew from it."""
     for turn in turns:
@@ -197,8 +185,6 @@ def add_turns(turns_by_id: dict[str, Turn], turns: Iterable[Turn]) -> None:
 
 @dataclass(slots=True)
 class _Player:
-    """Plays the expansions of one tree."""
-
     game: Game
     agents: Mapping[str, Agent]
     job: Job
@@ -212,8 +198,7 @@ class _Player:
     fault: str = ""
 
     def tree(self) -> Tree:
-        """The tree of the turns so far."""
-        turns = tuple(sorted(self.turns.values(), key=turn_order))
+        turns = tuple(sorted(self.turns.values(), key=lambda turn: turn_path(turn.id)))
         left_out = sorted(self.stored.keys() - self.turns.keys())
         info = {LEFT_OUT: left_out} if left_out else {}
         return Tree(self.job.tree_id, self.job.problem, turns, None, self.fault, info)
@@ -298,7 +283,6 @@ class _Player:
         return await agent.act_in_training(observation, n, seed, TrainingAsk(self.job.problem, progress))
 
     async def _judge(self, expansion: Expansion, acts: Sequence[Act]) -> list[TreeNode]:
-        """The new nodes, in the journal."""
         tree, problem = self.job.tree_id, self.job.problem
         judging = [play_turn(self.game, problem, tree, expansion, i, act) for i, act in enumerate(acts)]
         nodes = [await judging[0]] if len(acts) == 1 else await gather_all(judging)

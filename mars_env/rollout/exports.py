@@ -17,7 +17,6 @@ PromptOf = Callable[[Turn, Observation], "str | list[Message] | None"]
 """The prompt of a turn, as a string or as messages; None leaves the turn out."""
 
 Prompted = tuple[Turn, "str | list[Message]"]
-"""A turn and its prompt."""
 
 
 def observed(tree: Tree, game: Game) -> Iterator[tuple[Turn, Observation]]:
@@ -30,10 +29,7 @@ def observed(tree: Tree, game: Game) -> Iterator[tuple[Turn, Observation]]:
 
 
 def _is_good(turn: Turn, least: float) -> bool | None:
-    """Whether a turn is a good example: its verdict if it was graded, otherwise whether its reward is high.
-
-    None if nothing is known.
-    """
+    """Its verdict if it was graded, otherwise whether its reward is high; None if nothing is known."""
     if turn.action.interrupted:
         return None
     if turn.grade is not None:
@@ -58,10 +54,7 @@ def prompted(
 
 
 def sft_rows(turns: Iterable[Prompted], least: float = 1.0) -> Iterator[dict[str, Any]]:
-    """One row for every right turn of `prompted` that was not cut off: ``prompt`` and ``completion``.
-
-    `least` is the lowest reward of a right turn, for turns that were not graded.
-    """
+    """One row for every right turn that was not cut off; without a grade, a reward of `least` is right."""
     for turn, prompt in turns:
         if _is_good(turn, least) and not turn.action.truncated:
             yield {"prompt": prompt, "completion": _answer(turn, prompt), **_origin(turn)}
@@ -70,8 +63,7 @@ def sft_rows(turns: Iterable[Prompted], least: float = 1.0) -> Iterator[dict[str
 def dpo_rows(turns: Iterable[Prompted], least: float = 1.0) -> Iterator[dict[str, Any]]:
     """Pairs of a right and a wrong turn of one role on the same prompt: ``prompt``, ``chosen``, ``rejected``.
 
-    Both come from one group, or from several samples of a problem. Each turn is in at most one pair; equal
-    texts make no pair. The arguments are those of `sft_rows`.
+    Each turn is in at most one pair; equal texts make no pair. `least` is as in `sft_rows`.
     """
     by_prompt: dict[tuple[str, str], tuple[Any, list[Turn], list[Turn]]] = {}
     for turn, prompt in turns:

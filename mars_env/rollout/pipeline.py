@@ -61,10 +61,7 @@ class PipelineSettings(BaseModel, frozen=True, extra="forbid", use_attribute_doc
 
     @property
     def bound(self) -> int | None:
-        """Most groups that are started but not trained, those under way included.
-
-        Each update takes the groups that were started first, so few updates have to wait or to take more.
-        """
+        """Most groups that are started but not trained, those under way included."""
         return None if self.groups_per_update is None else self.groups_per_update * (self.staleness + 1)
 
 
@@ -74,10 +71,9 @@ class UpdateBatch:
 
     Attributes:
         version: Version of the policy that is trained: the number of updates before this one.
-        groups: Whole groups.
         ages: Of each group: versions between its oldest token and the policy.
-        trained_tree_ids: Trees of which nothing remains to be trained after this update. A tree whose last
-            groups were taken before it noted its end is named by the next batch; if none follows, by none.
+        trained_tree_ids: Trees of which nothing remains to be trained after this update, as far as they have
+            noted their end.
         dropped: Turns dropped since the last update because they had become too old.
     """
 
@@ -94,8 +90,8 @@ class Training:
 
     Attributes:
         version: The version of the policies at the start (above 0 in a resumed run).
-        policy_version: The present version of a policy by its name, None for one that is not trained. The
-            versions of completions are compared with it. By default the number of updates, for all policies.
+        policy_version: The present version of a policy by its name, None for one that is not trained; by
+            default the number of updates, for all.
         trained: Ids of groups that were trained before: they are not yielded again.
         uniform: Whether a group teaches nothing, for `PipelineSettings.refill`.
     """
@@ -120,18 +116,13 @@ async def pipeline(
 
     The body of the loop trains on a batch and refreshes the models, in a thread, since rollouts continue only
     while it awaits something. When it asks for the next batch, the policy's version goes up by one. `steps`
-    are jobs in the order in which they are started, and may be endless. Turns that the `journal` has are not
-    played again.
-
-    Yields:
-        Batches; the last one may be smaller. Every group of every tree is in exactly one batch, unless it
-        is counted as dropped.
+    are jobs in the order in which they are started, and may be endless. Every group of every tree is in
+    exactly one batch, unless it is counted as dropped; the last batch may be smaller.
 
     Raises:
         ConfigError: Groups are to be trained before their tree is finished, but grow with it or are rewarded
             with it.
-        MarsError: The machinery failed, or all groups that come are too old to be trained. Whatever is under
-            way is cancelled.
+        MarsError: The machinery failed, or all groups that come are too old to be trained.
 
     Example:
         >>> import asyncio, mars_env
@@ -217,7 +208,7 @@ class _Schedule:
     # -------------------------------------------------------------------------------------- rollouts
 
     def start(self, steps: Iterable[Sequence[Job]], play_tree: _PlayTree) -> None:
-        """Start to play trees."""
+        """Start to play trees, and to let groups start."""
         self._spawn(self._start_trees(steps, play_tree))
         self._spawn(self._admit_groups())
 
@@ -226,7 +217,7 @@ class _Schedule:
         await end_tasks(self._tasks)
 
     async def _start_trees(self, steps: Iterable[Sequence[Job]], play_tree: _PlayTree) -> None:
-        """Start the trees in their order, each when no group of an older one waits to start."""
+        """Start each tree when no group of an older one waits to start."""
         numbers = itertools.count()
         for step, jobs in enumerate(steps, self.version):
             for job in jobs:
@@ -271,7 +262,6 @@ class _Schedule:
             self._changed.set()
 
     async def _admit_groups(self) -> None:
-        """Let groups start, one after the other, while there is room for them."""
         while True:
             await self._wait_until(lambda: bool(self._requests) and self._may_start_group())
             _, _, key, admitted = heapq.heappop(self._requests)
@@ -303,7 +293,6 @@ class _Schedule:
         self._changed.set()
 
     def _add(self, group: Group, tree: _OpenTree) -> None:
-        """Note a finished group that is to be trained."""
         uniform = bool(self._extra) and self._is_uniform(group)
         ready = _ReadyGroup(group, tree.started[group.id], tree, uniform)
         if group.id not in self._trained and not self._is_stale(ready):
@@ -362,7 +351,6 @@ class _Schedule:
         )
 
     def _is_over(self) -> bool:
-        """Whether all trees are played, and, where updates train steps, trained."""
         return self._all_started and not any(
             self._size is None or tree.finished is None for tree in self._trees.values()
         )
@@ -392,7 +380,6 @@ class _Schedule:
         self._close_if_trained(ready.tree)
 
     def _close_if_trained(self, tree: _OpenTree) -> None:
-        """Note a tree of which nothing remains to be played or trained."""
         if tree.finished is not None and not tree.untrained:
             del self._trees[tree.finished.id]
             self._trained_trees.append(tree.finished.id)

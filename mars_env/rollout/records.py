@@ -76,10 +76,7 @@ def _completion_row(completion: Completion) -> dict[str, Any]:
 
 
 def turn_from_row(row: Mapping[str, Any], texts: Mapping[str, str] = MappingProxyType({})) -> Turn:
-    """The turn of a row; a KeyError, TypeError or ValueError if the row does not describe one.
-
-    Messages whose texts are not among `texts`, by their ids, are left out.
-    """
+    """The turn of a row, with the messages in `texts`; a KeyError, TypeError or ValueError if it is none."""
     _check(row, _TURN_KINDS)
     _require(row, _TURN_COLUMNS)
     if _TURN_ID.fullmatch(row["id"]) is None or not _is_above(row["parent"], row["id"]):
@@ -114,7 +111,7 @@ def _completion(row: Mapping[str, Any], texts: Mapping[str, str]) -> Completion:
 
 
 def check_tree_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row unchanged if it describes a finished tree; raises as `turn_from_row`."""
+    """The row, if it describes a finished tree; raises as `turn_from_row`."""
     _check(row, _TREE_KINDS)
     problem, mark, number = row["tree"].rpartition("#")
     if not mark or re.fullmatch(r"\d{1,9}", number, re.A) is None:

@@ -20,16 +20,13 @@ Rewards = Mapping[str, float | None]
 """By id: of a turn (``"aime/3#0/1.0"``), of a recorder's answer (``"chatcmpl-..."``), or of a whole tree."""
 
 _ByTree = defaultdict[str, dict[str, float | None]]
-"""New rewards, by the ids of trees and of their turns."""
 
 
 def attach_rewards(path: str | Path, rewards: Rewards) -> int:
-    """Give turns of a stored run their rewards, and return how many got one; those of other turns stay.
+    """Give turns of a stored run their rewards (None: unknown); returns how many got one.
 
-    Nothing may write the run meanwhile: stop its recorder first. None makes a reward unknown.
-
-    Raises:
-        StoreError: There is no such turn, or a reward is not a finite number.
+    Nothing may write the run meanwhile: stop its recorder first. A `StoreError` if there is no such turn, or
+    a reward is not a finite number.
     """
     run = read_run(path)
     named: defaultdict[str, list[Turn]] = defaultdict(list)
@@ -49,10 +46,9 @@ def attach_rewards(path: str | Path, rewards: Rewards) -> int:
 
 
 async def reward_run(path: str | Path, reward: Reward) -> int:
-    """Give every turn of a stored run the reward of a function; as `attach_rewards`.
+    """Give every turn of a stored run the reward of a function, whose errors are a `StoreError`.
 
-    A turn that the set-up has cut off (`Action.interrupted`) gets None. What the function raises is a
-    StoreError, and so is a reward that is neither a finite number nor None.
+    A turn that the set-up has cut off (`Action.interrupted`) gets None; else as `attach_rewards`.
     """
     run = read_run(path)
     by_tree: _ByTree = defaultdict(dict)
@@ -75,13 +71,12 @@ async def reward_run(path: str | Path, reward: Reward) -> int:
 async def grade_run(path: str | Path, grader: Grader) -> int:
     """Give all turns of a tree the score of its answer, the turn that was played last; as `attach_rewards`.
 
-    The trees name problems that the run has references of (``mars-env record --problems``). An UNKNOWN
-    verdict makes the rewards unknown, and so does an answer that the set-up has cut off
+    An UNKNOWN verdict makes the rewards unknown, and so does an answer that the set-up has cut off
     (`Action.interrupted`); another turn that was cut off has no reward.
 
     Raises:
-        StoreError: The run has no reference of a tree's problem, or was not recorded: the order of its turns
-            is not known, and its game has graded them (`regrade` grades them again).
+        StoreError: The run has no reference of a tree's problem (``mars-env record --problems``), or was not
+            recorded: its game has graded the turns (`regrade` grades them again).
     """
     run = read_run(path)
     by_tree: _ByTree = defaultdict(dict)

@@ -99,8 +99,8 @@ def read_turns(
 ) -> tuple[dict[str, dict[str, Turn]], dict[str, Written]]:
     """The turns of trees that are read, by id, and what is written of each tree.
 
-    The lines that a tree was finished with must be the ones that its row in `trees` states. Further ones may
-    follow where a tree is continued: one with a fault, or a recorded one.
+    The lines that a tree was finished with must be those that its row in `trees` states; further ones follow
+    where a tree with a fault, or a recorded one, is continued.
     """
     turns: dict[str, dict[str, Turn]] = {}
     written: dict[str, Written] = {}

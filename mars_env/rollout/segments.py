@@ -18,33 +18,21 @@ Decode = Callable[[Sequence[int]], str]
 
 
 class SegmentedModel:
-    """A model whose completions are sampled in segments of limited length.
+    """A model whose completions are sampled in segments of limited length; a trainer sees one completion.
 
-    Every sample is a separate request, so each can end independently. After a segment that was cut off, the
-    next prompt is the prompt's token ids with those sampled so far. Weights that are refreshed meanwhile take
-    effect with the next segment. A trainer sees one completion.
+    Every sample is a separate request. After a segment that was cut off, the next prompt is the prompt's
+    token ids with those sampled so far. Weights that are refreshed meanwhile take effect with the next one.
 
-    **Seeds.** The segment of sample i that starts at position t gets ``derive_seed(seed, i, t)``. So if a
-    model's next token follows from the tokens before it (as in greedy sampling), segments change nothing. If
-    it is drawn at random, they give other samples of the same distribution.
+    The segment of sample i that starts at position t gets ``derive_seed(seed, i, t)``. So with greedy
+    sampling segments change nothing; else they give other samples of the same distribution.
 
-    Args:
-        model: Gives token ids with its completions, and takes them as a prompt.
-        segment_tokens: Most tokens of one segment.
-        context: Length of the model's context in tokens: a completion that fills it ends there. By default
-            the model's own `context`, if it has one.
-        decode: Makes the text of a completion of several segments; needed for stop strings. By default the
-            model's `tokenizer` decodes, if it has one; otherwise the segments' texts are joined.
-
+    A model must take token ids as a prompt. `context` is its length in tokens, by default the model's own.
+    `decode` makes the text of a completion of several segments; by default the model's `tokenizer` does, else
+    the segments' texts are joined, which cannot be where there are stop strings.
     """
 
     def __init__(
-        self,
-        model: Model,
-        segment_tokens: int,
-        *,
-        context: int | None = None,
-        decode: Decode | None = None,
+        self, model: Model, segment_tokens: int, *, context: int | None = None, decode: Decode | None = None
     ) -> None:
         self.name = getattr(model, "name", "")
         self.model = model
@@ -65,9 +53,7 @@ class SegmentedModel:
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt, segment by segment.
 
-        Raises:
-            ModelError: As the model does; or it gives no token ids, so that a segment cannot be continued.
-            ConfigError: n is below 1, or there are stop strings but nothing decodes.
+        A `ModelError` if there are no token ids to continue, a `ConfigError` if nothing decodes stop strings.
         """
         return await gather_all(self._sample(prompt, i, sampling) for i in range(require_integer(n, "n")))
 
@@ -99,7 +85,6 @@ class SegmentedModel:
         return whole.finish_reason == "length" and full and count < sampling.max_tokens and room
 
     async def _sample_segment(self, prompt: Prompt, sample: int, done: int, sampling: Sampling) -> Completion:
-        """The segment that starts after `done` tokens."""
         seed = None if sampling.seed is None else derive_seed(sampling.seed, sample, done)
         limit = min(self._segment, sampling.max_tokens - done)
         request = replace(sampling, seed=seed, max_tokens=limit, overflow="unknown")

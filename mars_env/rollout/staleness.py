@@ -11,22 +11,22 @@ _acting: ContextVar[tuple[int | None, object]] = ContextVar("acting", default=(N
 
 
 def least_updates() -> int | None:
-    """How many of this run's updates the weights must have seen that act in this context.
+    """How many of this run's updates the weights must have seen that act in this context; None outside a run.
 
     The pipeline sets it for each group, so that no turn is too old when its update comes. Models in this
-    process are always new enough; agents that reach a sampler elsewhere pass it on. None outside a pipeline.
+    process are always new enough; agents that reach a sampler elsewhere pass it on.
     """
     return _acting.get()[0]
 
 
 def acting_run() -> object:
-    """Names the run whose updates `least_updates` counts: the same object for all its groups."""
+    """What stands for the run whose updates `least_updates` counts."""
     return _acting.get()[1]
 
 
 @contextmanager
 def acting_after(updates: int, run: object = None) -> Iterator[None]:
-    """Agents that act in this context need weights that have seen so many updates: see `least_updates`."""
+    """Set `least_updates` for the agents that act in this context."""
     token = _acting.set((updates, run))
     try:
         yield
@@ -41,10 +41,9 @@ def oldest_version(turns: Iterable[Turn]) -> int | None:
 
 
 def age(group: Group, current: Callable[[str], int | None]) -> int:
-    """Versions between a group's oldest token and the policies that will be trained on it.
+    """Versions between a group's oldest token and the policies that are trained on it; 0 without versions.
 
-    `current` gives the present version of a policy by its name, None for one that is not trained. A group
-    without versions has the age 0.
+    `current` gives the present version of a policy by its name, None for one that is not trained.
 
     Example:
         >>> from mars_env.types import Action, Completion

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import IO, Any
 from weakref import WeakValueDictionary
 
+from mars_env.envs.growers import turn_path
 from mars_env.envs.rewards import with_rewards
 from mars_env.errors import StoreError
 from mars_env.files import atomic_draft, write_atomically, writing
 from mars_env.identity import identity_changes
 from mars_env.rollout import records
 from mars_env.rollout import row_files as files
-from mars_env.rollout.engine import LEFT_OUT, add_turns, turn_order
+from mars_env.rollout.engine import LEFT_OUT, add_turns
 from mars_env.text import brief, describe_error, logger
 from mars_env.types import Problem, Tree, Turn
 
@@ -64,16 +65,8 @@ class Store(AbstractContextManager["Store"]):
     """Writes a run, and finds what an interrupted run with the same `must_match` has written.
 
     Use it as a context manager. An incomplete last line is cut off: what it described is played again.
-
-    Args:
-        path: The run's directory; created if it does not exist.
-        must_match: What identifies the run, as plain data.
-        problems: The problems that are played.
-        may_change: What else is said of it, as plain data. A run that continues it may have other values.
-
-    Raises:
-        StoreError: The directory has another run, or files that are not those of a run, or it is being
-            written already.
+    `must_match` identifies the run, as plain data; a run that continues it may have another `may_change`. A
+    `StoreError` if the directory has another run, or other files, or is being written already.
 
     Attributes:
         finished: Ids of the trees that are finished without a fault.
@@ -100,7 +93,6 @@ class Store(AbstractContextManager["Store"]):
             raise
 
     def _continue(self, identity: Mapping[str, Any], problems: Sequence[Problem]) -> None:
-        """Find what an earlier run has written, and open the files."""
         self._check_identity(json.loads(_text(identity, f"the configuration of {self.path}")), problems)
         lost = self._find_written()
         if lost:
@@ -134,7 +126,7 @@ class Store(AbstractContextManager["Store"]):
         self.close()
 
     def close(self) -> None:
-        """Close the files. Everything written before is kept, whatever happens."""
+        """Close the files."""
         for file in (self._texts, self._turns, self._trees, self._problems, self._lock):
             if file is None:
                 continue
@@ -179,13 +171,9 @@ class Store(AbstractContextManager["Store"]):
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
         """Append that a tree is finished; one that has a fault is continued when it is played again."""
         count, checksum = self._written.get(tree.id, (0, 0))
-        row: dict[str, Any] = {
-            "tree": tree.id,
-            "problem": tree.problem.id,
-            "final": tree.final,
-            "fault": tree.fault,
-        }
-        row |= {"turns": count, "checksum": checksum, "rewards": dict(team_rewards), "info": dict(tree.info)}
+        place = {"tree": tree.id, "problem": tree.problem.id, "final": tree.final, "fault": tree.fault}
+        lines = {"turns": count, "checksum": checksum}
+        row = {**place, **lines, "rewards": dict(team_rewards), "info": dict(tree.info)}
         if self._sync:
             files.append(self._turns, "", sync=True)
         files.append(self._trees, _line(row), sync=self._sync)
@@ -225,8 +213,7 @@ class Store(AbstractContextManager["Store"]):
 def write_run(path: str | Path, trees: Sequence[Tree], must_match: Mapping[str, Any]) -> Path:
     """Store trees that were played without a store, as a run that can be viewed, compared and exported.
 
-    A run that is there already is continued: its finished trees stay as they are. The ``title`` in
-    `must_match` is the environment's id.
+    A run that is there already is continued. The ``title`` in `must_match` is the environment's id.
 
     Example:
         >>> import tempfile
@@ -319,7 +306,7 @@ def _tree(
         answer = turns.get(row["final"])
         if answer is None or (answer.grade is None and answer.accepts is not None):
             raise StoreError(f"{name} has the answer {row['final']!r}, which is no stored turn that answers")
-    ordered = tuple(sorted(turns.values(), key=turn_order))
+    ordered = tuple(sorted(turns.values(), key=lambda turn: turn_path(turn.id)))
     tree = Tree(row["tree"], problems[row["problem"]], ordered, row["final"], row["fault"], info)
     return with_rewards(tree, row["rewards"])
 
@@ -335,12 +322,8 @@ def _without(turns: Mapping[str, Turn], left_out: Collection[str]) -> dict[str, 
 
 def _stored_texts(rows: Iterable[tuple[bytes, Mapping[str, Any]]]) -> dict[str, str]:
     """The texts of messages by id; a row that is none is left out, since they are for readers alone."""
-    texts = {}
-    for _, row in rows:
-        id, text = row.get("id"), row.get("text")
-        if isinstance(id, str) and isinstance(text, str):
-            texts[id] = text
-    return texts
+    pairs = ((row.get("id"), row.get("text")) for _, row in rows)
+    return {id: text for id, text in pairs if isinstance(id, str) and isinstance(text, str)}
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -365,9 +348,8 @@ def _text(value: object, what: str) -> str:
 
 
 def _write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
-    text = json.dumps(manifest, indent=2, allow_nan=False) + "\n"
     with writing(path):
-        write_atomically(path, text)
+        write_atomically(path, json.dumps(manifest, indent=2, allow_nan=False) + "\n")
 
 
 _LOCKS: WeakValueDictionary[Path, IO[str]] = WeakValueDictionary()
@@ -394,7 +376,7 @@ def _locked(path: Path) -> IO[str]:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """A run's manifest. Only its format and two parts are required; nothing else in it is trusted."""
+    """Only its format and two parts are required; nothing else in it is trusted."""
     try:
         with files.open_file(path, "rb") as file:
             text = file.read(_MANIFEST_BYTES + 1)
@@ -417,7 +399,6 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    """Versions of the packages that a run's results may depend on."""
     versions = {"python": platform.python_version()}
     for package in ("mars-env", "numpy", "mpmath", "math-verify", "torch", "transformers", "vllm"):
         with suppress(PackageNotFoundError):

@@ -15,8 +15,7 @@ from mars_env.api import make
 from mars_env.envs import MarsEnv
 from mars_env.envs.game import Game
 from mars_env.envs.game_function import GameFunction
-from mars_env.envs.registry import find_game, spec
-from mars_env.envs.specs import EnvSpec
+from mars_env.envs.registry import EnvSpec, find_game, spec
 from mars_env.errors import ConfigError, ModelError
 from mars_env.evaluation.plan import first_problems
 from mars_env.grading.code.mutants import variants_of

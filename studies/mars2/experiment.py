@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from mars_env.envs import Game
-from mars_env.envs.search_grower import SearchGrower
 from mars_env.envs.selection import First, Highest, Selection, Vote, candidates
-from mars_env.envs.tree_search import TreeSearchSettings, searched, tree_search
+from mars_env.envs.tree_search import SearchGrower, TreeSearchSettings, searched, tree_search
 from mars_env.envs.visibility import visible_turns
 from mars_env.evaluation.trees import is_right, sampled_tokens
 from mars_env.models.hf import HFModel

@@ -5,8 +5,7 @@ import pytest
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
 from mars_env.envs.search_graders import VerifierGrader
-from mars_env.envs.search_grower import SearchGrower
-from mars_env.envs.tree_search import tree_search
+from mars_env.envs.tree_search import SearchGrower, tree_search
 from mars_env.evaluation.counts import count_trees
 from mars_env.evaluation.metrics import measure
 from mars_env.evaluation.trees import system_right

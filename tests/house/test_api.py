@@ -8,7 +8,7 @@ import mars_env
 from mars_env import api
 from mars_env.agents import GenerativeJudge, Solver
 from mars_env.api import prepare
-from mars_env.envs.specs import EnvSpec
+from mars_env.envs.registry import EnvSpec
 from mars_env.errors import StoreError
 from mars_env.grading.rubrics import Rubric, RubricGrader
 from mars_env.identity import identity_of

@@ -126,10 +126,7 @@ async def score_design(model: ScoringModel, writing: Writing, design: Design) ->
 async def rationales(
     model: Model, writing: Writing, design: Design, n: int, sampling: Sampling
 ) -> list[Design]:
-    """The design with each of n rationales that the rationale model writes, after its thinking.
-
-    Those that were cut off, or that the problem model could not write, are left out.
-    """
+    """The design with each of n rationales that the rationale model writes; cut, unreadable ones left out."""
     prompt = writing.from_problem(design.concepts, design.problem)
     completions = await model.complete(prompt, n, sampling)
     texts = [None if c.cut else after_thinking(c.text) for c in completions]
@@ -140,10 +137,7 @@ async def rationales(
 async def best_rationale(
     problem_model: ScoringModel, writing: Writing, candidates: Sequence[Design]
 ) -> tuple[Design, list[float]] | None:
-    """The candidate with the largest ``R = log p(x|z,c) + log p(z|c)``, the first of equals, and all R.
-
-    Candidates that do not fit into the model's context are left out; None if there is no other.
-    """
+    """The candidate with the largest R, the first of equals, and all R of those that fit into the context."""
 
     async def scored(candidate: Design) -> float | None:
         with suppress(ContextError):

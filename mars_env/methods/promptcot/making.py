@@ -1,7 +1,6 @@
 """Making a set of problems with models, so that a killed process continues exactly where it was.
 
-Candidates are made in rounds of fixed size, each written at once to a journal; what a kill leaves of a round
-is made again, from the same seeds.
+Rounds of candidates are written at once to a journal; a round that is not whole is made again, as it was.
 """
 
 import fcntl
@@ -42,13 +41,11 @@ class CandidateSettings(BaseModel, frozen=True, extra="forbid"):
     tries: int = Field(ge=1)
     """How many candidates are written; more of them may be asked for later, in the same folder."""
     seed: int = 0
-    """Of all candidates and references."""
     concurrency: int = Field(default=64, ge=1)
     """Candidates of a round, which are written and judged concurrently."""
     n: int = Field(default=13, ge=1)
     """A candidate that shares so many words in a row with a protected text is left out."""
     licence: str = "unknown"
-    """Of the set."""
 
 
 async def make_problems(
@@ -62,13 +59,10 @@ async def make_problems(
 ) -> ProblemSet:
     """Make a set of problems in a folder, or continue one.
 
-    Left out are candidates that cannot be read, repeat an earlier one (by their words), or overlap with a
-    `protected` statement. Problems whose voters disagree stay in the set, with the reference None. The folder
-    gets the journal, and ``problems.jsonl`` for `load_problems`; `of` is what else the set depends on, as
-    plain data.
-
-    Returns:
-        The set. Its notes count what was left out, and its metadata tell each problem's provenance.
+    Left out, and counted in its notes, are candidates that cannot be read, repeat an earlier one (by their
+    words), or overlap with a `protected` statement. Problems whose voters disagree stay, with the reference
+    None. The folder gets the journal, and ``problems.jsonl`` for `load_problems`; `of` is what else the set
+    depends on, as plain data.
 
     Raises:
         StoreError: The folder holds a set that was made otherwise, or another process is making it.
@@ -113,7 +107,6 @@ async def _round(
     runs: NGrams,
     earlier: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """The lines of one round."""
     designs = await gather_all(write(i, derive_seed(settings.seed, "write", i)) for i in places)
     seen = {tuple(split_words(row["problem"]["problem"])) for row in earlier if row["fate"] == "kept"}
     fates: list[str] = []

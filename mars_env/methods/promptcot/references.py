@@ -1,7 +1,4 @@
-"""References for made problems: by vote, or by tests that a model writes. UNKNOWN where voters disagree.
-
-The agreement is recorded, and below a threshold the reference is None: no grader calls an answer to it wrong.
-"""
+"""References for made problems: by vote, or by tests that a model writes. UNKNOWN where voters disagree."""
 
 import asyncio
 import json
@@ -24,11 +21,7 @@ from mars_env.types import Agent, Message, Model, Problem, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What voters say the answer is; `value` is None if it is UNKNOWN.
-
-    `agreement` is the share of the voters that gave it (or the most frequent answer); `made` says how it was
-    made.
-    """
+    """What voters say the answer is (None: UNKNOWN), the share that gave the most frequent one, and how."""
 
     value: Any
     agreement: float
@@ -59,9 +52,8 @@ class Majority:
     """A reference by majority vote: the boxed answer that most of some solutions give.
 
     Only boxed answers count: where voters say "I do not know", that must not become the reference. An answer
-    that the grader could not compare with is not a reference either. The voter is better stronger than the
-    model that will be trained. PromptCoT 2.0 has 8 votes and no threshold, the least share that makes a
-    reference.
+    that the grader could not compare with is none either. The `threshold` is the least share that makes a
+    reference; PromptCoT 2.0 has 8 votes and none.
     """
 
     voter: Agent
@@ -92,10 +84,9 @@ class Majority:
 class WrittenTests:
     """A reference of tests: an author writes an input a round, and the output is found by vote.
 
-    The author is asked for `rounds` inputs, and for `voters` answers to each. With fewer than `least` tests
-    on whose outputs enough answers agree the reference is UNKNOWN. The agreement is the lowest of its tests.
-    (PromptCoT 2.0 has 3 to 4 tests by one model, one a round, with several seeds; the vote over seeds and the
-    threshold are our reading.)
+    With fewer than `least` tests on whose outputs enough answers agree the reference is UNKNOWN. The
+    agreement is the lowest of its tests. (PromptCoT 2.0 has 3 to 4 tests by one model, one a round, with
+    several seeds; the vote over seeds and the threshold are our reading.)
     """
 
     author: Model

@@ -36,8 +36,7 @@ from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.policy import Policy
 from mars_env.types import Completion, Sampling
 
-PROBLEM, RATIONALE = "problem", "rationale"
-"""Names of the two policies."""
+PROBLEM, RATIONALE = "problem", "rationale"  # names of the two policies
 
 
 class Loop(BaseModel, frozen=True, extra="forbid"):
@@ -54,7 +53,6 @@ class Loop(BaseModel, frozen=True, extra="forbid"):
     improve_rationales: bool = True
     """Whether there is an E-step. Without it the rationale model stays as it is (the paper's ablation)."""
     seed: int = 0
-    """Of batches and rationales."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +66,14 @@ class Designers:
     def trainer(
         self, config: TrainConfig, designs: Sequence[Design] = (), loop: Loop | None = None
     ) -> LocalTrainer:
-        """A trainer of both. The paper trains at 2e-5 in the cold start and at 2e-6 in the loop.
-
-        Its checkpoints are those of a loop on these problems; another loop cannot continue from them.
-        """
+        """A trainer of both, for one loop. The paper trains at 2e-5 in the cold start and then at 2e-6."""
         models = {PROBLEM: self.problem, RATIONALE: self.rationale}
         policies = {name: Policy(model.module, model.tokenizer) for name, model in models.items()}
         run = {} if loop is None else _identity(designs, loop)
         return LocalTrainer(policies, config, run={"method": "PromptCoT 2.0", **run})
 
     def problem_text(self, design: Design) -> Completion:
-        """What the problem model is to write.
-
-        Raises:
-            ConfigError: The design could not be read back as it is.
-            ContextError: It is longer than the model's context.
-        """
+        """What the problem model is to write; a `ConfigError` if unreadable, a `ContextError` if too long."""
         if not is_readable(self.writing, design):
             advice = "give both, neither with a heading of the other"
             raise ConfigError(f"{brief(design.problem)} and its rationale could not be read back: {advice}")
@@ -133,11 +123,8 @@ def cold_start(
 ) -> list[dict[str, float]]:
     """Both models imitate given designs, until the trainer has done `steps` steps.
 
-    Returns:
-        ``-log p`` of a token under each model, step by step, in nats.
-
-    Raises:
-        ConfigError: There is no design, one has no rationale, or one is longer than a model's context.
+    Gives ``-log p`` of a token under each model, step by step, in nats. A `ConfigError` if there is no
+    design, one has no rationale, or one is longer than a model's context.
     """
     if not designs:
         raise ConfigError("a cold start needs designs")
@@ -215,10 +202,10 @@ async def alternate(
 ) -> list[StepMetrics]:
     """The EM loop: pairs of E-step and M-step on known problems, until `loop.steps` pairs are done.
 
-    The trainer is ``designers.trainer(config, designs, loop)``, new for this loop: its steps are counted. The
-    same call continues from the newest checkpoint, written after whole pairs. Loggers get ``unreadable``
-    (rationales that were cut off, or that the problem model could not write), and of an E-step ``best`` (mean
-    of each problem's largest R, in nats) and ``mean`` (of all R).
+    The trainer is ``designers.trainer(config, designs, loop)``, new for this loop. The same call continues
+    from the newest checkpoint. Loggers get ``unreadable`` (rationales that were cut off, or that the problem
+    model could not write), and of an E-step ``best`` (mean of each problem's largest R, in nats) and ``mean``
+    (of all R).
 
     Raises:
         ConfigError: There are no problems, or more pairs than `loop.steps` are done already.
@@ -242,6 +229,5 @@ async def alternate(
 
 
 def _identity(designs: Sequence[Design], loop: Loop) -> dict[str, Any]:
-    """What a loop depends on, besides its trainer's settings."""
     problems = json.dumps([[list(design.concepts), design.problem] for design in designs])
     return {**loop.model_dump(mode="json", exclude={"steps"}), "problems": f"{derive_seed(0, problems):x}"}

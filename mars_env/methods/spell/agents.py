@@ -74,13 +74,7 @@ SPELL_ROLES: Mapping[str, type[RoleAgent]] = MappingProxyType(
 
 
 def spell_agent(name: str, model: Model, sampling: Sampling | None = None) -> RoleAgent:
-    """The agent of a name such as ``"responder_0"``: for ``make_team(..., agent=spell_agent)``.
-
-    SPELL samples at temperature 0.7, up to 4,096 tokens.
-
-    Raises:
-        ConfigError: SPELL has no such role.
-    """
+    """The agent of a name such as ``"responder_0"``; SPELL samples at temperature 0.7, up to 4,096 tokens."""
     role = role_of(name)
     if role not in SPELL_ROLES:
         raise ConfigError(f"SPELL has the roles {', '.join(SPELL_ROLES)}, not {brief(role)}")

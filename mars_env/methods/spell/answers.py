@@ -22,7 +22,7 @@ _BEFORE, _AFTER = " \t\r*_`#>\"'", " \t\r*_`\"'.,;!"
 def read_answer(text: str) -> str:
     r"""The short answer of a text: the last line with a word after the thinking, without "Answer:".
 
-    Empty if there is no such line, or if it has more than `MOST_ANSWER` characters.
+    Empty if there is none, or if it has more than `MOST_ANSWER` characters.
 
     Example:
         >>> read_answer("The profit of both years is asked for.\n\n**Answer: 17 million.**")

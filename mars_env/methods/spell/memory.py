@@ -1,7 +1,4 @@
-"""SPELL's memory of solvable questions. It stands beside the rules, which stay pure. No torch in here.
-
-Between two batches it is updated, in the order of the trees' ids: a run is the same however long trees take.
-"""
+"""SPELL's memory of solvable questions. It stands beside the rules, which stay pure. No torch in here."""
 
 import re
 import unicodedata
@@ -60,7 +57,7 @@ class QuestionMemory:
         return QuestionMemory(MappingProxyType(questions)), new
 
     def updated(self, trees: Sequence[Tree]) -> "tuple[QuestionMemory, list[Remembered]]":
-        """The memory after a batch of trees, in any order, and what is new in it.
+        """The memory after a batch of trees, whatever their order, and what is new in it.
 
         A question is admitted if its Questioner has a reward above 0 and some answers, not all, solve it.
         """
@@ -90,7 +87,7 @@ def question_job(
 
     The Questioner sees the last questions of the cluster with their answers and documents, and `fresh`
     documents that were not shown before, as far as there are any: 5 documents, then 10, 15, 20 with SPELL's
-    numbers. Which ones are fresh follows from the run's seed, the cluster and the sample.
+    numbers.
 
     Example:
         >>> from mars_env.methods.spell.rules import cluster

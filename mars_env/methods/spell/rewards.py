@@ -31,9 +31,9 @@ def majority_vote(votes: Sequence[Vote]) -> bool | None:
     return False if votes and votes.count("no") >= half else None
 
 
-def gaussian(solved: float, width: float = 0.5 / 3) -> float:
-    """``exp(-(m - 0.5)^2 / (2 s^2))``, m being the solved share and s the width (SPELL: 0.5 / 3)."""
-    return math.exp(-((solved - 0.5) ** 2) / (2 * width**2))
+def gaussian(solved: float) -> float:
+    """``exp(-(m - 0.5)^2 / (2 s^2))``, m being the solved share and s = 0.5 / 3 (SPELL)."""
+    return math.exp(-((solved - 0.5) ** 2) / (2 * (0.5 / 3) ** 2))
 
 
 DIFFICULTY: Final[Mapping[str, Callable[[float], float]]] = MappingProxyType(
@@ -56,7 +56,7 @@ class QuestionOutcome:
         kind: ``malformed``; ``long`` (dropped); ``ungrounded`` (answered from another cluster's documents);
             ``unknown`` (the machinery failed, or too few answers could be judged); ``unsolved``; ``all``
             (solved by all answers); ``some``.
-        solved: The mean reward of the answers; None where it is unknown.
+        solved: The mean reward of the answers.
         answers: The Responder's turns on its own documents, each with its reward and the majority.
     """
 
@@ -121,9 +121,6 @@ class SpellReward:
     - Responder: ``max(rule, majority)``. From another cluster's documents: none, it is not trained.
     - Questioner: `DIFFICULTY` of the solved share, 0 where none or all solve it, and where it is answered
       from another cluster's documents; -1 if malformed; none where the reference was too long.
-
-    Raises:
-        ConfigError: There is no such difficulty.
     """
 
     difficulty: str = "gaussian"
@@ -155,12 +152,11 @@ class SpellReward:
 
 
 def _agreement(turn: Turn, vote: bool | None) -> float | None:
-    [answer] = votes_of([turn])
     if turn.action.interrupted:
         return None
-    if answer == "unknown":
+    if turn.info["vote"] == "unknown":
         return 0.0
-    return None if vote is None else float((answer == "yes") == vote)
+    return None if vote is None else float((turn.info["vote"] == "yes") == vote)
 
 
 EPISODE_REWARD = SpellReward()

@@ -5,7 +5,6 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
-from functools import partial
 from typing import Any, Final, Literal
 
 from pydantic import PositiveInt
@@ -38,13 +37,10 @@ def cluster(
     other_documents: Sequence[str] = (),
     task: str = "general",
 ) -> Problem:
-    """A problem of these rules: documents, and what is to be asked about them.
+    """A problem of these rules: documents, and what is to be asked about them, a task of `TASKS`.
 
     `other_documents` are those of another cluster, for the answer that must not succeed; `train_spell` draws
-    them itself. The task is one of `TASKS`.
-
-    Raises:
-        ConfigError: There is no document, or no such task.
+    them itself. A `ConfigError` if there is no document, or no such task.
     """
     metadata = {"documents": list(documents), "task": task}
     if other_documents:
@@ -55,11 +51,7 @@ def cluster(
 
 
 def documents_of(problem: Problem, key: str = "documents") -> list[str]:
-    """The documents of a cluster; with the key ``"other_documents"`` those of another one.
-
-    Raises:
-        ConfigError: There are none, or the problem has no task of these rules.
-    """
+    """The documents of a cluster, or its ``"other_documents"``; a `ConfigError` without them or a task."""
     documents, task = problem.metadata.get(key), problem.metadata.get("task", "general")
     texts = documents if isinstance(documents, list | tuple) else ()
     if not texts or not all(isinstance(text, str) and text for text in texts):
@@ -74,10 +66,7 @@ def documents_of(problem: Problem, key: str = "documents") -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestion:
-    """What a Questioner wrote: the question (empty if there is none) and its reference.
-
-    `fault` is ``"malformed"`` (penalised), ``"long"`` (the answer is; dropped without a penalty), or empty.
-    """
+    """What a Questioner wrote; malformed is penalised, a long answer dropped without a penalty."""
 
     question: str = ""
     answer: str = ""
@@ -121,7 +110,7 @@ def read_question(text: str, task: str = "general", longest_answer: int = 40) ->
 
 
 def _last_fence(text: str) -> str:
-    """What stands in the code fence with which a string ends; empty if it ends with none of JSON."""
+    """What stands in the fence of JSON with which a string ends, if it does."""
     before, _, after = text.strip().rpartition("```")
     _, fence, inside = before.rpartition("```")
     label, brace, rest = inside.partition("{")
@@ -161,28 +150,18 @@ def read_vote(text: str) -> Vote:
     return "yes" if word == "yes" else "no" if word == "no" else "unknown"
 
 
-ROLES: Final = {
-    "questioner": "mars_env.methods.spell.agents:Questioner",
-    "responder": "mars_env.methods.spell.agents:Responder",
-    "verifier": "mars_env.methods.spell.agents:AnswerVerifier",
-}
-
-FIELDS: Final = {
-    "questioner": ["task", "documents", "examples"],
-    "responder": ["documents", "question"],
-    "verifier": ["question", "answer", "reference"],
-}
-
-
-def turns(settings: Any) -> int:
-    """A question, the answer from other documents, an answer and a verdict."""
-    return 4 if settings.grounding else 3
-
-
 @game(
-    max_turns=turns,
-    roles=ROLES,
-    fields=FIELDS,
+    max_turns=lambda settings: 4 if settings.grounding else 3,
+    roles={
+        "questioner": "mars_env.methods.spell.agents:Questioner",
+        "responder": "mars_env.methods.spell.agents:Responder",
+        "verifier": "mars_env.methods.spell.agents:AnswerVerifier",
+    },
+    fields={
+        "questioner": ["task", "documents", "examples"],
+        "responder": ["documents", "question"],
+        "verifier": ["question", "answer", "reference"],
+    },
     rewards={},
     team_reward="mars_env.methods.spell.rewards:EPISODE_REWARD",
     grader="mars_env.methods.spell.answers:SameAnswer",
@@ -193,51 +172,37 @@ def spell(problem: Problem, *, grounding: bool = True, longest_answer: PositiveI
     """The Questioner asks, the Responder answers, the Verifier compares the answer with the reference.
 
     The metadata of a cluster say what the Questioner sees: the documents with the numbers ``shown`` (all by
-    default), ``examples``, earlier questions with their answers, and ``other_documents``, those of another
-    cluster. The Responder sees all documents.
+    default) and ``examples``, earlier questions with their answers. The Responder sees all documents.
 
     Args:
         problem: A cluster.
         grounding: Whether the Responder first answers from the other cluster's documents.
         longest_answer: Longer references are dropped, in words. The paper: 40 tokens.
     """
-    documents, task = list_documents(problem), problem.metadata.get("task", "general")
-    other_documents = list_documents(problem, "other_documents") if grounding else ""
-    parse = partial(parse_question, task=task, longest_answer=longest_answer)
-    reply = yield ask("questioner", **questioner_fields(problem), graded=False, parse=parse)
+    documents = documents_of(problem)
+    other_documents = documents_of(problem, "other_documents") if grounding else []
+
+    def parse(text: str) -> dict[str, Any]:
+        return asdict(read_question(text, problem.metadata.get("task", "general"), longest_answer))
+
+    reply = yield ask("questioner", **_questioner_fields(problem), graded=False, parse=parse)
     if reply.info["fault"]:
         return None
     question, reference = reply.info["question"], reply.info["answer"]
     posed = Problem(problem.id, question, reference)
     seen: dict[str, Any] = {"question": question, "graded": posed}
     if grounding:
-        guess = yield ask("responder", **seen, documents=other_documents, info={"probe": True})
+        guess = yield ask("responder", **seen, documents=_numbered(other_documents), info={"probe": True})
         if guess.grade is not None and guess.grade.verdict is not Verdict.WRONG:
             return None  # the question is not known to need its documents
-    answer = yield ask("responder", **seen, documents=documents, info={"probe": False})
+    answer = yield ask("responder", **seen, documents=_numbered(documents), info={"probe": False})
     if short_answer := read_answer(answer.text):
         compared: dict[str, Any] = {"question": question, "answer": short_answer, "reference": reference}
-        yield ask("verifier", **compared, graded=False, parse=parse_vote)
+        yield ask("verifier", **compared, graded=False, parse=lambda text: {"vote": read_vote(text)})
     return answer
 
 
-def parse_question(text: str, *, task: str, longest_answer: int) -> dict[str, str]:
-    """What a Questioner's turn records."""
-    return asdict(read_question(text, task, longest_answer))
-
-
-def parse_vote(text: str) -> dict[str, str]:
-    """What a Verifier's turn records."""
-    return {"vote": read_vote(text)}
-
-
-def list_documents(problem: Problem, key: str = "documents") -> str:
-    """The documents of a cluster as one text."""
-    return _numbered(documents_of(problem, key))
-
-
-def questioner_fields(problem: Problem) -> dict[str, Any]:
-    """What the Questioner observes."""
+def _questioner_fields(problem: Problem) -> dict[str, Any]:
     documents, metadata = documents_of(problem), problem.metadata
     chosen = [documents[number] for number in metadata.get("shown", range(len(documents)))]
     examples = [f"Question: {e['question']}\nAnswer: {e['answer']}" for e in metadata.get("examples", ())]

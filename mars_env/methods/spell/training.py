@@ -119,7 +119,6 @@ def role_groups(trees: Sequence[Tree], settings: SpellSettings, seed: int) -> li
 
 
 def _is_clear(votes: Group, right: bool | None, settings: SpellSettings) -> bool:
-    """Whether the majority of a Verifier's group agrees with the rule, and is neither narrow nor whole."""
     votes_read = votes_of(votes.turns)
     vote = majority_vote(votes_read)
     if vote is None or vote != right:
@@ -147,19 +146,14 @@ def paired(clusters: ProblemSet, n: int, rng: np.random.Generator) -> list[Probl
 
 @dataclass(frozen=True)
 class SpellRun:
-    """A training by SPELL.
+    """A training by SPELL; a `ConfigError` if the settings do not fit.
 
     Attributes:
-        team: Who plays and what is trained: `mars_env.trainers.make_team` with
-            ``agent=mars_env.methods.spell.agents.spell_agent``.
+        team: `mars_env.trainers.make_team` with ``agent=mars_env.methods.spell.agents.spell_agent``.
         clusters: Documents to ask about (`mars_env.methods.spell.rules.cluster`).
         settings: ``rollouts=None`` and no staleness, since the memory is updated between two batches;
             ``problems_per_step`` are the clusters of a try.
-        spell: SPELL's own numbers.
-        game: `spell_game` of these numbers, or one with your own rule.
-
-    Raises:
-        ConfigError: The settings do not fit.
+        game: By default `spell_game` of these numbers.
     """
 
     team: Team
@@ -185,18 +179,9 @@ class SpellRun:
 
 
 async def spell_batches(
-    run: SpellRun,
-    *,
-    done: int = 0,
-    directory: str | Path | None = None,
-    on_trees: OnTrees | None = None,
-    concurrency: int = 64,
+    run: SpellRun, *, done: int = 0, directory: str | Path | None = None, on_trees: OnTrees | None = None
 ) -> AsyncGenerator[UpdateBatch]:
-    """Play trees with the memory of all earlier batches, and yield what each update trains.
-
-    `MEMORY` is kept in the directory, cut to the updates that are `done`. Of the trees played at the same
-    time, each has up to ``group * verifiers`` requests.
-    """
+    """Play trees with the memory, cut to the updates that are `done`, and yield what each update trains."""
     assert run.game is not None
     game, team, settings, spell = graded_in_step(run.game), run.team, run.settings, run.spell
     log, rows = UpdateLog.resumed(directory, MEMORY, done)
@@ -216,9 +201,7 @@ async def spell_batches(
                 question_job(cluster, memory, spell.fresh, spell.last, settings.seed, sample, progress)
                 for cluster in paired(run.clusters, settings.problems_per_step, rng)
             ]
-            trees += await collect(
-                game, team.agents, jobs, seed=settings.seed, concurrency=concurrency, journal=lost
-            )
+            trees += await collect(game, team.agents, jobs, seed=settings.seed, journal=lost)
             if sum(outcome.kind == "some" for tree in trees for outcome in outcomes(tree)) >= spell.questions:
                 break
         if on_trees is not None:
@@ -240,12 +223,8 @@ async def train_spell(
     """Train a team by SPELL until ``settings.steps`` updates are done.
 
     The Questioner's rewards are compared over the batch (``TrainConfig.batch_roles``), the others' in their
-    groups. A run that was killed continues from its newest checkpoint with the memory of that moment, and on
-    a CPU ends with bitwise the same weights and memory.
-
-    Raises:
-        ConfigError: Team and settings do not fit.
-        ModelError: As many trees as there are clusters in a try could not be played, and no other.
+    groups. A run that was killed continues from its newest checkpoint with the memory of that moment. A
+    `ModelError` if as many trees as there are clusters in a try could not be played, and no other.
     """
     team, settings = run.team, run.settings
     assert run.game is not None
