@@ -1,11 +1,4 @@
-r"""Grading: takes a problem and a text, returns a `Grade`.
-
-Example:
-    >>> from mars_env.grading import grade
-    >>> from mars_env.types import Problem
-    >>> str(grade(Problem("p", "Solve 2x = 1.", r"\frac{1}{2}"), r"$x = \boxed{0.5}$").verdict)
-    'CORRECT'
-"""
+"""Grading: takes a problem and a text, returns a `Grade`."""
 
 from functools import cache
 from typing import TYPE_CHECKING, cast
@@ -22,14 +15,7 @@ __all__ = ["agrade", "check_reference", "grade", "grader_for"]
 
 @cache
 def grader_for(kind: str) -> Grader:
-    """The shared grader for a kind of problem: one per process, started on first use.
-
-    Args:
-        kind: ``"math"`` or ``"code"``. ``"open"`` problems need a grader that you give.
-
-    Raises:
-        ConfigError: No grader judges this kind.
-    """
+    """The shared grader, one per process, for ``"math"`` or ``"code"``; a `ConfigError` for another kind."""
     if kind == "math":
         from mars_env.grading.math.grader import MathGrader
 
@@ -46,16 +32,12 @@ def grader_for(kind: str) -> Grader:
 
 
 async def agrade(problem: Problem, text: str) -> Grade:
-    """Judge one text against one problem, from async code. See `grade`."""
+    """`grade`, from async code."""
     return await grader_for(problem.kind).grade(problem, text)
 
 
 def grade(problem: Problem, text: str) -> Grade:
-    r"""Judge one text against one problem.
-
-    Args:
-        problem: Its kind chooses the grader.
-        text: What a model wrote; anything at all.
+    r"""Judge a model's text by the grader for the problem's kind.
 
     Returns:
         CORRECT, WRONG with its reason, or UNKNOWN if the machinery failed.
@@ -77,5 +59,4 @@ def check_reference(problem: Problem) -> str | None:
     """Why a problem's reference cannot be used to judge answers, or None; loaders reject such problems."""
     if problem.kind != "math":
         return None
-    math = cast("MathGrader", grader_for("math"))
-    return math.check_reference(problem)
+    return cast("MathGrader", grader_for("math")).check_reference(problem)

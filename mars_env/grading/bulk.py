@@ -37,9 +37,8 @@ def grade_file(
     Args:
         problems: By id.
         completions: Rows ``{"problem_id": ..., "completion": ...}``, one JSON object per line.
-        out: Where to write rows ``{"problem_id", "verdict", "score", "reason", "seconds"}`` in the order of
-            the input (with ``"backend"`` and ``"feedback"`` for code, and ``"details"`` for rubrics). A draft
-            next to it replaces it when complete.
+        out: For rows ``{"problem_id", "verdict", "score", "reason", "seconds"}`` in the order of the input
+            (with ``"backend"`` and ``"feedback"`` for code, and ``"details"`` for rubrics).
         grader: Judges every row; None uses the shared grader for each problem's kind.
         concurrency: How many rows are judged at once; None means four per CPU.
         on_progress: Called with the number of rows done and the total.
@@ -48,7 +47,7 @@ def grade_file(
         How many rows got each verdict.
 
     Raises:
-        ConfigError: A row cannot be read or names an unknown problem; the message gives file, line and field.
+        ConfigError: A row cannot be read; the message gives file, line and field.
         StoreError: The verdicts cannot be written.
 
     Example:

@@ -20,12 +20,10 @@ def arithmetic_problems(
 ) -> ProblemSet:
     """The endless set of chained arithmetic.
 
-    The start is uniform in 0 to 999, the number of terms uniform between its limits, each term's sign
-    uniform and its size uniform in 0 to 99. Metadata: ``start``; ``terms``, the signed integers;
-    ``signs``, 1 or -1 for each term (to distinguish "+ 0" from "- 0"); ``level``, the number of terms.
-
-    No statement is in both splits, ``"train"`` (the default) and ``"test"``. There are at most 25 terms: b to
-    z.
+    The start is uniform in 0 to 999, the number of terms uniform between its limits (at most 25), each term's
+    sign uniform and its size uniform in 0 to 99. Metadata: ``start``; ``terms``, the signed integers;
+    ``signs``, 1 or -1 for each term (to distinguish "+ 0" from "- 0"); ``level``, the number of terms. No
+    statement is in both splits, ``"train"`` (the default) and ``"test"``.
 
     Raises:
         ConfigError: The limits are invalid, or the split is unknown.
@@ -47,12 +45,7 @@ def arithmetic_problems(
 
 
 def arithmetic_statement(start: int, terms: Sequence[int], signs: Sequence[int]) -> str:
-    """The text of a problem.
-
-    Example:
-        >>> arithmetic_statement(882, [-27, -65, 64], [-1, -1, 1])
-        'Work modulo 1000. Start with a = 882. Then b = a - 27, c = b - 65, d = c + 64. What is d?'
-    """
+    """The text of a problem."""
     letters = string.ascii_lowercase
     chain = ", ".join(
         f"{letters[i + 1]} = {letters[i]} {_operator(sign)} {abs(term)}"
@@ -62,12 +55,7 @@ def arithmetic_statement(start: int, terms: Sequence[int], signs: Sequence[int])
 
 
 def values(problem: Problem) -> tuple[int, ...]:
-    """The value of every letter, starting with the start value; each is in 0 to 999.
-
-    Example:
-        >>> values(Problem("p", "", "", metadata={"start": 882, "terms": [-27, -65, 64]}))
-        (882, 855, 790, 854)
-    """
+    """The value of every letter, starting with the start value; each is in 0 to 999."""
     totals = [int(problem.metadata["start"])]
     for term in problem.metadata["terms"]:
         totals.append((totals[-1] + term) % _MODULUS)

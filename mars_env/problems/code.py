@@ -98,7 +98,6 @@ _STATEMENTS = ("prompt", "problem", "question", "description", "question_content
 
 
 def _id(row: Row, default: str | None) -> str:
-    """A row's id, or the default; raises BadField if there is neither."""
     for field in _IDS:
         if row.get(field) not in (None, ""):
             return required_text(row, field)
@@ -108,7 +107,6 @@ def _id(row: Row, default: str | None) -> str:
 
 
 def _statement(row: Row, reference: Mapping[str, Any]) -> str:
-    """A row's statement, with the starter code or the name of the function that the tests call."""
     field = next((name for name in _STATEMENTS if row.get(name)), "prompt")
     if not isinstance(row.get(field), str) or not row[field].strip():
         raise BadField(field, "must be a non-empty text")
@@ -148,7 +146,6 @@ def _reference(row: Row) -> dict[str, Any]:
 
 
 def _tests_of_mode(row: Row, mode: Any) -> dict[str, Any]:
-    """The tests of a row in the library's own form."""
     if mode == "function_call":
         return _inputs_and_outputs(row, row, "inputs")
     if mode == "stdin":
@@ -157,7 +154,6 @@ def _tests_of_mode(row: Row, mode: Any) -> dict[str, Any]:
 
 
 def _tests(row: Row) -> dict[str, Any]:
-    """The tests of a row whose field ``tests`` tells its form."""
     tests = row.get("tests")
     if "test_list" in row or "entry_point" in row or _is_assert_list(tests):
         return _asserts(row)
@@ -171,7 +167,6 @@ def _tests(row: Row) -> dict[str, Any]:
 
 
 def _public(row: Row) -> int:
-    """How many of the first tests are public."""
     return row["public_tests"] if isinstance(row.get("public_tests"), int) else 0
 
 

@@ -39,14 +39,12 @@ class Draft:
 
 
 Maker = Callable[[random.Random], Iterator[Draft | None]]
-"""Draws one problem again and again; None stands for a draw that is not suitable. What it draws before the
-first stays the same. A module-level generator function, or a partial of one: worker processes import it."""
+"""Draws one problem again and again; None stands for a draw that is not suitable. A module-level generator
+function, or a partial of one: worker processes import it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Generated:
-    """A lazy source of problems."""
-
     label: str
     split: Split
     seed: int
@@ -72,7 +70,6 @@ class _Generated:
         return int(number)
 
     def place(self, index: int) -> str:
-        """The place is the id."""
         return f"{self.label}/{self.split}/{self.seed}/{index}"
 
 
@@ -86,10 +83,9 @@ def generated_set(
     notes: str = "",
     reference_field: str = "answer",
 ) -> ProblemSet:
-    """An endless embedded set.
+    """An endless embedded set, whose splits ``"train"`` (also for None) and ``"test"`` share no statement.
 
-    The split is ``"train"`` (also for None) or ``"test"``; no statement is in both, whatever the seeds. The
-    label is the first part of every id: the name (by default), and the options that change the problems.
+    The label is the first part of every id: the name (by default), and the options that change the problems.
 
     Raises:
         ConfigError: The split is unknown, or the seed is not an integer.
@@ -121,11 +117,6 @@ def generated_set(
 
 
 def split_of(statement: str) -> Split:
-    """The split that a statement belongs to, whatever the seed: about one in four is held out for ``"test"``.
-
-    Example:
-        >>> split_of("What is 1 + 1?") in ("train", "test")
-        True
-    """
+    """The split that a statement belongs to, whatever the seed: for about one in four, ``"test"``."""
     first_byte = hashlib.blake2b(statement.encode(), digest_size=1).digest()[0]
     return "test" if first_byte % 4 == 0 else "train"

@@ -57,7 +57,6 @@ def _assertion(source: str, want: str) -> str:
 
 
 def _results(tests: str, function: str) -> dict[str, Any]:
-    """What tests say that calls of a function return, by the calls' arguments."""
     cases = {}
     try:
         for node in ast.walk(ast.parse(tests)):
@@ -120,13 +119,9 @@ def live_code_bench(
 ) -> ProblemSet:
     """LiveCodeBench's code generation, by release and by the contests' dates.
 
-    Args:
-        seed: Has no effect.
-        split: There is only one, ``"test"``.
-        release: ``"v1"`` to ``"v6"``: which data files to read; each release includes the earlier ones.
-        start: The first contest date, for example ``"2024-08-01"``.
-        end: The last contest date.
-        source: A local jsonl file, or a folder with the repository's files under their names.
+    A release, ``"v1"`` to ``"v6"``, includes the earlier ones. `start` and `end` are the first and the last
+    date of a contest, such as ``"2024-08-01"``. The only split is ``"test"``, and the seed has no effect. A
+    `source` is a local jsonl file, or a folder with the repository's files under their names.
 
     Raises:
         ConfigError: No such split, release or date.

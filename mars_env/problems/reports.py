@@ -1,8 +1,4 @@
-"""The embedded `reports` set: made-up companies, each with documents to ask questions about.
-
-There is no question and no answer: the agents of `mars_env.methods.spell` make both. The companies do not
-exist, so nothing about them can be known without the documents.
-"""
+"""The embedded `reports` set: documents of companies that do not exist, about which agents make questions."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -31,11 +27,7 @@ def reports_problems(*, seed: int = 0, split: str | None = None) -> ProblemSet:
     A report tells revenue and costs in millions of euros, and the employees, of one of four divisions in one
     year; all are uniform between 100 and 999, and 100 and 4999. Metadata: ``documents``, the reports in a
     random order; ``other_documents``, those of another company; ``task``, always ``"number"``; ``company``.
-
     No company is in both splits, ``"train"`` (the default) and ``"test"``.
-
-    Raises:
-        ConfigError: The split is unknown.
 
     Example:
         >>> problem = reports_problems(seed=0)[0]
@@ -69,7 +61,6 @@ def _make(rng: random.Random) -> Iterator[Draft | None]:
 
 
 def _companies(rng: random.Random) -> Iterator[tuple[str, list[str]]]:
-    """Companies with their documents."""
     while True:
         company = f"{rng.choice(_FIRST)}{rng.choice(_SECOND)} {rng.choice(_THIRD)}"
         first = rng.randint(1980, 2004)

@@ -27,7 +27,6 @@ ALL = frozenset(Guarantee)
 _WRITABLE = {"/tmp": DISK_CEILING, "/dev/shm": 16 << 20}
 """Where programs can write with bubblewrap; in the second, multiprocessing keeps its locks."""
 _PACKAGES = "/packages"
-"""Where programs find installed packages with bubblewrap."""
 
 
 @runtime_checkable
@@ -39,9 +38,8 @@ class Box(Protocol):
         """Whether it should not be used again."""
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
-        """Run one job to its end; `channel` becomes its file descriptor 4 if `Backend.channels` is true.
+        """Run one job to its end; `channel` becomes its file descriptor 4, and is shut down at its end.
 
-        The channel is shut down when the program ends, so that its other end sees this.
         Never raises because of what the program does; a broken sandbox gives a LOST result.
         """
 
@@ -81,20 +79,15 @@ class Backend(Protocol):
         """Whether its boxes can give a running program a socket to talk over."""
 
     async def start(self, modules: Mapping[str, str]) -> Spawner:
-        """Start a spawner. Python programs in its boxes can import `modules` (source by name).
-
-        Raises:
-            SandboxError: It cannot be started here; the message says why and what to do.
-        """
+        """Start a spawner; a `SandboxError` says why it cannot be started here, and what to do."""
 
 
 @dataclass(frozen=True)
 class Bubblewrap:
     """Bubblewrap's name spaces: programs see nothing of the host but the interpreter and system libraries.
 
-    Started by root, each program has a fresh user id; started by an ordinary user, a user name space.
-
-    Python programs may import the installed `packages`.
+    Started by root, each program has a fresh user id; started by an ordinary user, a user name space. Python
+    programs may import the installed `packages`.
     """
 
     packages: tuple[str, ...] = OFFERED
@@ -214,7 +207,6 @@ def library_folder() -> Path:
 
 @functools.cache
 def _visible_files() -> list[str]:
-    """Paths that the interpreter and ordinary commands need, excluding installed packages."""
     library = library_folder()
     roots = ["/usr/bin", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/lib", "/lib64", "/bin", interpreter()]
     entries = [e for e in _listed(str(library)) if Path(e).name not in ("site-packages", "dist-packages")]
@@ -284,7 +276,6 @@ def _device_options() -> list[str]:
 
 
 def _bind_options(paths: list[str]) -> list[str]:
-    """Options that show paths of the host and make the folders above them readable by everybody."""
     parents = dict.fromkeys(str(parent) for path in paths for parent in reversed(Path(path).parents[:-1]))
     options = [option for parent in parents for option in ("--perms", "0755", "--dir", parent)]
     return options + [option for path in paths for option in ("--ro-bind", path, path)]

@@ -58,7 +58,7 @@ class Job:
 
 
 def job_of(program: Job | str | Sequence[str], stdin: bytes | str, files: Mapping[str, bytes]) -> Job:
-    """Make a job from source or a command as a list."""
+    """A job from source or a command as a list."""
     if isinstance(program, Job):
         if stdin or files:
             raise ConfigError("a Job holds its own stdin and files")

@@ -64,22 +64,19 @@ class Ended(StrEnum):
 class Limits:
     """What one run may use.
 
-    CPU time decides a time-out; the other two times are ceilings against a program that does not
-    compute at all. So a verdict does not depend on how busy the machine is.
+    CPU time decides a time-out, so a verdict does not depend on how busy the machine is; the other two times
+    are ceilings against a program that does not compute at all.
 
     Attributes:
         cpu_seconds: CPU time of the program and all that it started, together.
         wall_seconds: Wall-clock time; None means ``10 * cpu_seconds + 20``.
-        idle_seconds: Time for which the program was asleep (not ready to run, so time in which other
-            programs kept it waiting does not count); None means ``cpu_seconds + 2``, infinity switches
-            it off.
+        idle_seconds: Time for which the program was asleep (not ready to run); None means
+            ``cpu_seconds + 2``, infinity switches it off.
         memory_bytes: Resident memory of everything it started, together. The address space of each
             process is bounded too, a quarter higher; this makes Python raise MemoryError.
         processes: Processes and threads at one time.
-        disk_bytes: Bytes in the files that it made, together.
-        file_bytes: Size of one file.
-        files: Files that it may make.
-        open_files: Files that it may hold open.
+        disk_bytes: Bytes in the files that it made, together; `file_bytes`: in one file.
+        files: Files that it may make; `open_files`: that it may hold open.
         output_bytes: Bytes of standard output, and as many again of standard error and of the result data.
 
     Example:
@@ -128,17 +125,14 @@ class Result:
     """The result of one run.
 
     Attributes:
-        ended: Why it ended.
         exit_code: Its exit status; None unless it ended by itself.
         signal: The signal that ended it, if one did.
-        stdout: What it printed, at most `Limits.output_bytes`.
-        stderr: Likewise.
-        data: What it wrote to file descriptor 3, likewise.
+        stdout: What it printed, at most `Limits.output_bytes`; so are `stderr` and `data`.
+        data: What it wrote to file descriptor 3.
         cpu_seconds: CPU time of everything it started.
         wall_seconds: From its start to its end; time in a queue does not count.
         peak_memory: Peak resident memory of its largest process, in bytes.
-        backend: Name of the backend that ran it.
-        missing: What that backend does not guarantee.
+        missing: What the backend does not guarantee.
         detail: One more sentence for people: why the sandbox was lost, for example.
     """
 

@@ -5,19 +5,12 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 OFFERED = ("mpmath", "networkx", "numpy", "scipy", "sortedcontainers", "sympy")
-"""What programs may import, read-only, if it is installed: ``pip install 'mars-env[judges]'`` installs all.
-
-Each depends only on others in this list."""
+"""What programs may import if it is installed (extra ``judges``); each depends on others of these alone."""
 
 
 @functools.cache
 def folders_of(names: tuple[str, ...]) -> dict[str, str]:
-    """The folders of those packages that are installed, by name; ``name.libs`` is that of its libraries.
-
-    Example:
-        >>> sorted(folders_of(("numpy", "no such package")))[0]
-        'numpy'
-    """
+    """The folders of those packages that are installed, by name; ``name.libs`` is that of its libraries."""
     folders: dict[str, str] = {}
     for name in names:
         try:

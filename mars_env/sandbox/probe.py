@@ -6,7 +6,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.sandbox.backends import Backend, Bubblewrap, Landlock, Unsafe
@@ -22,10 +22,8 @@ BACKENDS: Mapping[str, Callable[[], Backend]] = {
     "unsafe": Unsafe,
 }
 """Backends by name, best first."""
-
 AUTOMATIC = ("bubblewrap", "landlock")
 """What ``"auto"`` tries, in this order."""
-
 ADVICE = (
     "install bubblewrap (apt install bubblewrap) on a kernel that allows name spaces, or use Linux 6.2 or "
     "newer with Landlock, or name a remote executor (remote:<address>), or the sandbox 'unsafe' for programs "
@@ -40,7 +38,7 @@ class Probe:
     name: str
     works: bool
     why: str = ""
-    missing: frozenset[Guarantee] = field(default_factory=frozenset)
+    missing: frozenset[Guarantee] = frozenset()
 
 
 _CHECK = """
@@ -105,7 +103,7 @@ for name in {names!r}:
 
 
 async def importable(backend: str | Backend = "auto") -> dict[str, str]:
-    """What programs can import in addition to the standard library, with versions; found by trying."""
+    """What programs can import in addition to the standard library, with versions."""
     job = Job(source=_IMPORT.format(names=OFFERED))
     result = await run_once(await find_backend(backend), job, Limits(cpu_seconds=60))
     lines = (line.split() for line in result.stdout.decode("utf-8", "replace").splitlines())

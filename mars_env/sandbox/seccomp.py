@@ -123,12 +123,7 @@ def supported() -> bool:
 
 @functools.cache
 def build(*, namespaces: bool, machine: str = platform.machine()) -> bytes:
-    """The filter, ready for ``seccomp``; without name spaces it also refuses processes and sockets.
-
-    Example:
-        >>> len(build(namespaces=True, machine="x86_64")) % 8
-        0
-    """
+    """The filter, ready for ``seccomp``; without name spaces it also refuses processes and sockets."""
     refused = _ALWAYS.split() + ([] if namespaces else _WITHOUT_NAMESPACES.split())
     bodies: dict[str, Body] = dict.fromkeys(refused, (_REFUSED,))
     bodies |= dict.fromkeys(_UNKNOWN.split(), (_fail(errno.ENOSYS),))
@@ -180,8 +175,7 @@ def _fail(number: int) -> Instruction:
 
 
 _REFUSED = _fail(errno.EPERM)
-_DONE = _fail(0)
-"""The call returns 0 and has no effect."""
+_DONE = _fail(0)  # it has no effect
 
 
 def _choose(
@@ -190,7 +184,6 @@ def _choose(
     otherwise: Instruction = _ALLOWED,
     mask: int | None = None,
 ) -> Body:
-    """Choose the answer by one argument; only the bits of `mask` count."""
     masked = [] if mask is None else [(_AND, 0, 0, mask)]
     tests = [i for value, answer in answers.items() for i in ((_JEQ, 0, 1, value), answer)]
     return (_argument(argument), *masked, *tests, otherwise)
@@ -199,7 +192,6 @@ def _choose(
 def _only(
     argument: int, values: Iterable[int], otherwise: Instruction = _REFUSED, mask: int | None = None
 ) -> Body:
-    """Refuse calls whose argument is not one of `values`."""
     return _choose(argument, dict.fromkeys(values, _ALLOWED), otherwise, mask)
 
 
@@ -224,10 +216,7 @@ def _clone(*, processes: bool) -> Body:
 
 
 def _keep_children() -> Body:
-    """Ask before a program changes what happens when its children end: ignored ones lose their CPU time.
-
-    Whether a call would ignore them is written in memory, which a filter cannot read.
-    """
+    """Ask before a program changes what happens when its children end: ignored ones lose their CPU time."""
     return (
         _argument(0),
         (_JEQ, 0, 5, _SIGCHLD),

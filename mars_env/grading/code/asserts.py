@@ -24,12 +24,11 @@ from mars_env.sync import end_tasks
 _SERVE = "from mars_env.grading.code import program\nprogram._serve()\n"
 _SUITE = "from mars_env.grading.code import suite\nsuite._main()\n"
 
-_SPARE = 1.0
-"""Seconds for which a program may at first sleep beyond its idle time: the tests compute meanwhile."""
+_SPARE = 1.0  # seconds for which a program may at first sleep beyond its idle time, while the tests compute
 
 
 async def judge_suite(lease: Lease, task: Task, program: str) -> list[TestResult]:
-    """Judge a program by an assert-style suite."""
+    """The results of an assert-style suite."""
     if not lease.backend.channels:
         why = f"an assert suite needs a sandbox with channels to programs, and {lease.backend.name} has none"
         return [TestResult(False, False, why, fault=True)]
@@ -47,10 +46,9 @@ async def judge_suite(lease: Lease, task: Task, program: str) -> list[TestResult
 
 
 async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result, failed: list[int]) -> str:
-    """Why a failure is not the program's: its suite fails with the reference solution too; empty if it is.
+    """Why a failure is not the program's: the suite fails with the reference solution too; empty if it is.
 
     That can only be if a test does more with objects of a program than can be done from another process.
-    Without a reference solution, the program is to blame: its objects can cause the same.
     """
     if not _held_objects(suite) or not task.reference.get("solutions"):
         return ""
@@ -82,10 +80,7 @@ def _stalled(ran: Result, suite: Result) -> bool:
 
 
 async def _converse(lease: Lease, task: Task, program: str, spare: float = math.inf) -> tuple[Result, Result]:
-    """Run program and tests at the same time, with a channel between them; returns both results.
-
-    The program may sleep for `spare` seconds beyond its idle time, because the tests compute.
-    """
+    """Run program and tests at the same time, with a channel between them; returns both results."""
     reference = task.reference
     prompt, name = reference["prompt"], reference["entry_point"]
     if prompt:

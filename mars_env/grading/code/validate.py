@@ -32,7 +32,7 @@ class Validation:
 
 
 async def validate_problem(problem: Problem, grader: Grader, *, n_mutants: int = 6) -> Validation:
-    r"""Grade a problem's reference solutions, which must pass, and wrong programs, which must fail.
+    r"""Grade a problem's reference solutions, of which one must pass, and wrong programs.
 
     A program that does nothing must fail, and half of at most `n_mutants` mutants of a solution, the same in
     every call.

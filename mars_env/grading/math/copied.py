@@ -49,7 +49,6 @@ def is_copied(statement: str, reference: Node, answer: Node) -> bool:
 
 @lru_cache(maxsize=1024)
 def _formulas(statement: str) -> frozenset[Node]:
-    """The formulas of a problem and their sides."""
     statement = escape_money(statement)
     texts = [match.group() for match in _DELIMITED.finditer(statement)]
     texts += _UNDELIMITED.findall(_DELIMITED.sub("\n", statement))
@@ -57,7 +56,6 @@ def _formulas(statement: str) -> frozenset[Node]:
 
 
 def _parse_formula(text: str) -> list[Node]:
-    """A formula and its sides; nothing if it cannot be read."""
     try:
         nodes = [_plain(read_answer(text.strip("$ .,;:?=")))]
     except (Unreadable, OverLimit, RecursionError):
@@ -101,7 +99,6 @@ def _plain_sum(terms: tuple[Node, ...]) -> Node:
 
 
 def _plain_product(node: Node) -> Node:
-    """One sign, the factors above the line, and those below it."""
     above, below, minus = list[Node](), list[Node](), False
     stack = [(node, True)]
     while stack:

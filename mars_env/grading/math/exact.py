@@ -8,17 +8,15 @@ from functools import reduce
 
 from mars_env.grading.math.nodes import Node, OverLimit
 
-INLINE_BITS = 4096
-"""Bound, in bits, for values that are computed in the caller's own thread."""
 WORKER_BITS = 1 << 18
-"""Bound, in bits, for values that are computed in a worker process."""
+"""Bound, in bits, for values that are computed in a worker process; the default is for a caller's thread."""
 
 
 class Undefined(ArithmeticError):
-    """The expression has no value (a division by zero, for example)."""
+    """The expression has no value."""
 
 
-def exact_value(node: Node, bits: int = INLINE_BITS) -> Fraction | None:
+def exact_value(node: Node, bits: int = 4096) -> Fraction | None:
     r"""The exact value of a rational number, however it is written; None if a node is none.
 
     Raises:

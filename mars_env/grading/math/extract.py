@@ -1,7 +1,6 @@
-"""Finds the final answer of a completion: a function of its text alone, linear in its length.
+"""Finds the final answer of a completion, in linear time: docs/grading.md has the four rules.
 
-docs/grading.md has the four rules. Only the model's own message is read: neither thinking, nor what follows a
-control token of a chat template.
+Only the model's own message is read: neither thinking, nor what follows a control token of a chat template.
 """
 
 import re
@@ -53,16 +52,14 @@ class Extraction(NamedTuple):
 
 
 class _Box(NamedTuple):
-    """Where a box starts, where its content starts and ends, and where the box ends."""
-
     start: int
-    low: int
+    low: int  # of its content
     high: int
     end: int
 
 
 def extract_answer(text: str, *, strict: bool = False) -> Extraction:
-    r"""The final answer of a completion, as written there, and how it was found; or None and the reason.
+    r"""The final answer of a completion, as written there.
 
     Example:
         >>> extract_answer(r"First \boxed{24}, no: \boxed{\frac{50}{2}}.")
@@ -83,7 +80,6 @@ def extract_answer(text: str, *, strict: bool = False) -> Extraction:
 
 
 def _last_boxes(text: str) -> Extraction:
-    """The last box and the boxes joined to it."""
     boxes, unclosed = _find_boxes(text)
     if unclosed >= 0 and (not boxes or unclosed > boxes[-1].start):
         return Extraction(None, UNCLOSED_BOX)

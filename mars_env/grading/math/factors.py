@@ -398,7 +398,6 @@ class Factors:
 
 
 def _subscript(node: Node) -> str:
-    """A subscript as a string, for a symbol's name."""
     if node.kind == "num":
         return str(node.value)
     if node.kind in ("sym", "const", "text"):

@@ -31,15 +31,12 @@ _MULTIPLES = word_set("neg mul quantity")
 _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "log"} | dict.fromkeys(
     TRIGONOMETRY, "trig"
 )
-"""Functions of one kind: a reference that holds one of them allows all."""
-_MAX_TERMS = 8
-"""A sum of more terms is not compared term by term: it is not finished."""
+"""A reference that holds one function of a kind allows all."""
+_MAX_TERMS = 8  # a sum of more is not finished
 
 
 def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
     r"""Whether an answer leaves no more to compute than a reference of the same value.
-
-    With `integer`, an integer must be written as one: ``\frac{50}{2}`` is not 25.
 
     Example:
         >>> from mars_env.grading.math.parser import read_answer
@@ -86,10 +83,7 @@ def _has_parts(node: Node) -> bool:
 
 
 def _values(relation: Node, named: Callable[[Node], bool], rounded: bool) -> tuple[Node, ...]:
-    """The values that ``x = 2 + 3 = 5`` gives to a name; the relation itself if it is still to be solved.
-
-    None for a solved inequality or membership: its sides are names and values.
-    """
+    """The values that ``x = 2 + 3 = 5`` gives to a name; the relation itself if it is still to be solved."""
     signs, args = operators(relation), relation.args
     if not set(signs) <= {"=", "~", "=="}:
         to_solve = any(free_symbols(side) and not _is_bare_name(side) for side in args)
@@ -111,14 +105,12 @@ def _is_bare_name(node: Node) -> bool:
 
 
 def _peers(node: Node, theirs: list[Node], joint: bool) -> list[Node]:
-    """The numbers of the reference that have a number's value; all of them if none has."""
     value = exact_value(node, WORKER_BITS)
     same = [other for other in theirs if exact_value(other, WORKER_BITS) == value]
     return same if joint and value is not None else same or theirs or [node]
 
 
 def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
-    """Whether one number, of a reference, allows what another leaves to compute."""
     value, of = value_and_unit(reference)
     if isinstance(of, Unit):
         answer = letter_unit(answer)[0]
@@ -187,7 +179,6 @@ def _work_of_sum(node: Node) -> frozenset[str]:
 
 
 def _factors(node: Node) -> tuple[list[Node], list[Node]]:
-    """The factors above and below the line of a product or fraction."""
     if node.kind not in ("mul", "div", "neg", "quantity"):
         return [node], []
     top, bottom = _factors(node.args[0])
@@ -210,7 +201,6 @@ def _is_scientific(node: Node) -> bool:
 
 
 def _sums(node: Node) -> int:
-    """How many sums an expression has."""
     return sum(part.kind == "add" for part in node.walk())
 
 

@@ -84,7 +84,7 @@ _Parsed = tuple[tuple[Node, ...], str]
 
 
 class Rules(NamedTuple):
-    """How an answer is judged: the arguments of `judge`."""
+    """The arguments of `judge`."""
 
     tolerance: float | None
     ordered: bool | None
@@ -119,9 +119,6 @@ def judge(
     statement: str = "",
 ) -> tuple[bool, str]:
     r"""Whether an answer equals a reference, is as finished, and no formula of the statement; if not, why.
-
-    Raises:
-        OverLimit: The answer, or a value in it, is larger than the limits allow.
 
     Example:
         >>> judge(r"\frac{3}{4}", "0.75")
@@ -160,7 +157,6 @@ def _judge(reference: str, answer: str, rules: Rules) -> tuple[bool, str]:
 
 
 def _form_fault(reference: Node, answer: Node, rules: Rules) -> str:
-    """Why an answer of the right value is wrong: it is unfinished, or a copy; empty if it is right."""
     if not finished(reference, answer, integer=rules.integer):
         return UNFINISHED
     return COPIED if is_copied(rules.statement, reference, answer) else ""

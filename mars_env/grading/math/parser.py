@@ -1,9 +1,8 @@
 r"""Reads mathematical notation: LaTeX or plain text in, a tree of `Node` out.
 
-This is a small grammar of *answers* (numbers, expressions, tuples, sets, intervals, relations,
-matrices, quantities, words), not of all of LaTeX. It refuses what it does not know with
-`Unreadable`. It never guesses and drops nothing: every token of the text is in the tree. Time is
-linear in the text, depth is bounded, and nothing is evaluated.
+This is a small grammar of *answers*, not of all of LaTeX. It refuses what it does not know with `Unreadable`.
+It never guesses and drops nothing: every token of the text is in the tree. Time is linear in the text, depth
+is bounded, and nothing is evaluated.
 """
 
 import re
@@ -49,8 +48,6 @@ def read_answer(text: str, *, commas: bool = True) -> Node:
 def read_integer(text: str) -> int | None:
     r"""The integer that a text writes; None if it is anything else.
 
-    Two numbers, a value to compute, words and per cent are not an integer here.
-
     Example:
         >>> [read_integer(t) for t in ("025", "1{,}024", r"\text{25}", "$25$", "25.0", "-7", "25.")]
         [25, 1024, 25, 25, 25, -7, 25]
@@ -70,7 +67,7 @@ def read_integer(text: str) -> int | None:
 
 
 def plain_integer(text: str) -> int | None:
-    """The integer that consists of digits and a sign; None for anything else, which takes almost no time."""
+    """`read_integer` for digits with a sign alone, in almost no time."""
     return int(text) if _DIGITS.match(text) else None
 
 
@@ -79,13 +76,11 @@ _HAN = re.compile(
     r"[\s$]*(?:\\(?:text|mbox|textbf|mathrm)\s*\{)?\s*([\u4e00-\u9fff]{2,100}|[①-⑳]{1,20})[\s。.]*\}?[\s$。.]*"
 )
 """An answer of Chinese words, or of circled numbers, and nothing else."""
-
 _CLOCK = re.compile(
     r"(?:\\(?:text|mathrm|textrm)\{\s*)?([0-9]{1,2})(?:(?:\\!)*:(?:\\!)*([0-5][0-9])|(?=[^:]*m))\s*"
     r"(?:\\[,; ]\s*)?(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
     re.IGNORECASE,
 )
-
 _LABEL = re.compile(
     r"(?:the |an? )?(?:[xy]-|vertical |horizontal )?(?:cent(?:er|re)|radius|vert(?:ex|ices)|foc(?:us|i)"
     r"|directrix|max(?:imum)?|min(?:imum)?|mean|median|mode|range|domain|period|amplitude|limit|quotient|remainder|slope"

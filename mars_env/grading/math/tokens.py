@@ -30,7 +30,7 @@ _LOOK_ALIKES = _look_alikes()
 
 
 def as_ascii(text: str) -> str:
-    r"""The text with such characters replaced; takes linear time, and none if the text is already ASCII.
+    r"""The text with such characters replaced.
 
     Example:
         >>> as_ascii("ｘ＝２５\u200b％"), as_ascii("𝑥 = 𝟐𝟓"), as_ascii("٢٥ √2")
@@ -162,7 +162,6 @@ _INVISIBLE = re.compile(
 )
 _BUILDER = re.compile(r"(?<![\\A-Za-z0-9_^}])\{\s*([a-z])\s*[|:]((?:[^{}|]|\{[^{}]*\})+)\}\s*\Z")
 _END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad|(?<!\\)\\)\Z")
-"""A space, a comma or a semicolon at the end."""
 _ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
 _MONEY = re.compile(
     r"\\.|\$\$|(?P<money>\$)(?=\d)(?=[^$\n]*(?:[ \t+*/=-]\$\d|(?:\n|\Z)))|\$[^$\n]*\$", re.DOTALL | re.ASCII
@@ -295,7 +294,6 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
 
 
 def _next_piece(text: str, place: int, *, commas: bool) -> tuple[str, str]:
-    """The kind and the text of the token at a place; `commas`: whether they may stand between thousands."""
     match = _TOKEN.match(text, place)
     if match is None:
         raise Unreadable(f"the character {text[place]!r} is not mathematical notation")
@@ -354,7 +352,6 @@ def _letters(run: str, after_value: bool) -> list[Token]:
 
 
 def _join_text(tokens: list[Token]) -> list[Token]:
-    """The tokens with neighbouring words joined into one text."""
     joined: list[Token] = []
     for token in tokens:
         if token.kind == "text" and joined and joined[-1].kind == "text":

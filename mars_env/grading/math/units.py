@@ -47,10 +47,7 @@ _PREFIXES = {
 }  # fmt: skip
 _WITH_PREFIX = word_set("length mass current amount")
 """The dimensions whose first unit takes prefixes."""
-
-
 _UNITS: dict[str, Unit] = {}
-"""Each unit by its name; those of physics also with prefixes: ``kg``."""
 
 
 def _add(names: str, of: Unit | None, *, prefixed: bool) -> None:
@@ -65,8 +62,6 @@ def _add(names: str, of: Unit | None, *, prefixed: bool) -> None:
             )
 
 
-DIMENSIONS = frozenset(_ROWS)
-"""The dimensions of the units that can be converted."""
 _IRREGULAR = {
     "feet": "ft", "inches": "in", "mph": "mi/h", "kph": "km/h", "people": "person", "men": "man",
     "women": "woman", "children": "child", "dice": "die", "vertices": "vertex", "hrs": "hr", "lbs": "lb",
@@ -92,12 +87,9 @@ NOT_UNITS = word_set(
     twice u und ungefähr veces vez vielleicht wenn wrong
     has have had gives makes unless unknown until up upon wait when which while with without x y z"""
 )
-
-
 PERCENT = (
     "percentage points", "percentage point", "percentage", "percents", "percent", "per cent", "pct",
 )  # fmt: skip
-"""Words for per cent."""
 _MARKS = dict.fromkeys(("%", *PERCENT), "%") | dict.fromkeys(("deg", "degree", "degrees"), "deg")
 _MARKS |= {"degC": "degC", "degF": "degF"}
 _SPANS = ({(("time", 1),)}, {(("calendar", 1),)})
@@ -139,18 +131,17 @@ def known_name(name: str) -> str | None:
     """A name as it is written or in lower case, whichever means a unit of measurement; None for neither."""
     for written in (name, name.lower()):
         with suppress(Unreadable):
-            if is_known(unit(written)) and name.lower() not in DIMENSIONS:
+            if is_known(unit(written)) and name.lower() not in _ROWS:
                 return written
     return None
 
 
 def is_known(of: Unit | str | None) -> TypeGuard[Unit]:
     """Whether a unit can be converted."""
-    return isinstance(of, Unit) and all(base in DIMENSIONS for base, _ in of.dimension)
+    return isinstance(of, Unit) and all(base in _ROWS for base, _ in of.dimension)
 
 
 def _factor(written: str) -> tuple[Unit, int]:
-    """One factor of a unit, and its power."""
     name, _, exponent = written.partition("^")
     if exponent not in ("", "2", "3", "-1", "-2"):
         raise Unreadable(f"{name}^{exponent} is not a unit")

@@ -2,8 +2,7 @@ r"""Reads products of vectors and of matrices, which do not commute, and derivat
 
 from mars_env.grading.math.nodes import Node, num, operators, substitute
 
-BOLD = "bold "
-"""Before the name of a letter in bold."""
+BOLD = "bold "  # before the name of a letter in bold
 _VECTORS = (BOLD, "vec ", "overrightarrow ", "hat ")
 _OF_MATRICES = (Node("neg", (num(1),)), Node("sym", value="T"))
 _DIFFERENTIALS = (Node("sym", value="d"), Node("sym", value="partial"))
@@ -110,7 +109,6 @@ def derivative(top: Node, below: Node) -> Node | None:
 
 
 def _first(node: Node) -> Node:
-    """The first factor of a product, without its power."""
     while node.kind in ("mul", "pow"):
         node = node.args[0]
     return node

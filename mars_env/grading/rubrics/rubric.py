@@ -34,7 +34,6 @@ class Criterion:
     """One thing that a response is judged by.
 
     Attributes:
-        id: Unique within its rubric.
         text: What must hold, in words; for a criterion with negative points, what must not.
         points: What it is worth if it is met; negative for what is undesirable. The weight of a criterion
             with tiers.
@@ -107,7 +106,7 @@ class Rubric:
         raise ConfigError(f"the rubric has no criterion {brief(id)}; it has {ids}")
 
     def tagged(self, tags: Sequence[str]) -> "Rubric":
-        """The criteria of one stage, by their tags; a `ConfigError` if none of them has positive points."""
+        """The criteria with a tag of one stage; a `ConfigError` if none of them has positive points."""
         tagged = tuple(c for c in self.criteria if not set(tags).isdisjoint(c.tags))
         if not any(criterion.points > 0 for criterion in tagged):
             raise ConfigError(f"no criterion with positive points has the tag {brief(' or '.join(tags))}")
@@ -145,16 +144,7 @@ class Rubric:
 
     @classmethod
     def of(cls, problem: Problem) -> "Rubric | None":
-        """The rubric of a problem; None if it has none.
-
-        Raises:
-            ConfigError: It has one that cannot be read.
-
-        Example:
-            >>> problem = Problem("p", "Explain.", None, "open", {"rubric": [{"text": "It is short."}]})
-            >>> Rubric.of(problem).criteria[0].text
-            'It is short.'
-        """
+        """The rubric of a problem, or None; a `ConfigError` if it cannot be read."""
         rows = problem.metadata.get(RUBRIC)
         if rows is None:
             return None
@@ -192,7 +182,6 @@ def _tiers(rows: object) -> tuple[Tier, ...]:
 
 
 def _released_check(tags: Sequence[str]) -> Mapping[str, Any]:
-    """The check that the tags of RuscaRL's released rows ask for."""
     named = dict(tag.partition(":")[::2] for tag in tags)
     if named.get("verifier") != "rule":
         return {}

@@ -37,10 +37,8 @@ def aime_problems(
     """Generated problems in the style of AIME, without end.
 
     The level is drawn uniformly from those requested, then the template from those of that level. Metadata:
-    ``level`` (1 to 5), ``topic``, ``template``, ``parameters`` (the numbers drawn).
-
-    No statement is in both splits, ``"train"`` (the default) and ``"test"``. Levels, topics and templates are
-    one, several, or by default all.
+    ``level`` (1 to 5), ``topic``, ``template``, ``parameters`` (the numbers drawn). No statement is in both
+    splits, ``"train"`` (the default) and ``"test"``.
 
     Raises:
         ConfigError: A level, topic, template or split is unknown, or no template fits them all.

@@ -8,30 +8,17 @@ from itertools import combinations, product
 from mars_env.problems.aime.template import LOWEST_TERMS, Question, need, parts_sum, template
 
 TRIPLES = (
-    (3, 4, 5),
-    (5, 12, 13),
-    (8, 15, 17),
-    (7, 24, 25),
-    (20, 21, 29),
-    (12, 35, 37),
-    (9, 40, 41),
-    (28, 45, 53),
-)
+    (3, 4, 5), (5, 12, 13), (8, 15, 17), (7, 24, 25), (20, 21, 29), (12, 35, 37), (9, 40, 41), (28, 45, 53),
+)  # fmt: skip
 
 
 def apex(a: int, b: int, c: int) -> tuple[Fraction, Fraction]:
-    """The corner A of a triangle of sides a, b, c with B = (0, 0), C = (a, 0): its x, and its y squared.
-
-    Example:
-        >>> apex(3, 4, 5)
-        (Fraction(3, 1), Fraction(16, 1))
-    """
+    """The corner A of a triangle of sides a, b, c with B = (0, 0), C = (a, 0): its x, and its y squared."""
     x = Fraction(a * a + c * c - b * b, 2 * a)
     return x, c * c - x * x
 
 
 def _triangle(rng: random.Random, high: int) -> tuple[int, int, int]:
-    """Three unequal sides of a proper triangle."""
     a, b, c = (rng.randint(4, high) for _ in range(3))
     need(len({a, b, c}) == 3 and 2 * max(a, b, c) < a + b + c)
     return a, b, c

@@ -74,12 +74,7 @@ def template(topic: Topic, level: int, *, least: int = 0) -> Callable[[DrawQuest
 
 
 def determinant(matrix: Sequence[Sequence[int | Fraction]]) -> Fraction:
-    """The exact determinant, by elimination.
-
-    Example:
-        >>> [str(determinant(rows)) for rows in ([[2, 1], [7, 5]], [[0, 1], [1, 0]], [[1, 2], [2, 4]])]
-        ['3', '-1', '0']
-    """
+    """The exact determinant, by elimination."""
     rows, value = [list(map(Fraction, row)) for row in matrix], Fraction(1)
     for k in range(len(rows)):
         pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
@@ -112,12 +107,7 @@ def signed(number: int) -> str:
 
 
 def polynomial(*coefficients: int, variable: str = "x") -> str:
-    """A polynomial in LaTeX, highest power first.
-
-    Example:
-        >>> polynomial(1, -3, 0, 5), polynomial(2, 1), polynomial(1, -1, variable="n")
-        ('x^3-3x^2+5', '2x+1', 'n-1')
-    """
+    """A polynomial in LaTeX, highest power first: ``x^3-3x^2+5``."""
     text = ""
     for power, c in zip(range(len(coefficients) - 1, -1, -1), coefficients, strict=True):
         if c == 0:

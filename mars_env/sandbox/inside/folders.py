@@ -6,8 +6,7 @@
 import errno
 import os
 
-DEEPEST = 100
-"""Deeper nesting counts as too many files."""
+DEEPEST = 100  # nesting; a deeper one counts as too many files
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -84,8 +83,7 @@ def remove(folder: str) -> None:
 def empty(folder: str) -> None:
     """Remove everything in a folder that no process uses any more.
 
-    The folders inside a subfolder are moved up before it is removed, so however deep they are nested, only
-    two are open at a time.
+    The folders inside a subfolder are moved up first, so however deep they are nested, only two are open.
     """
     top = os.open(folder, _FOLDER)
     moved = 0

@@ -17,10 +17,9 @@ ADDRESS_AT = 40  # of the second argument, in struct seccomp_notif
 
 
 def answer(listener: int) -> None:
-    """Answer one question of the filter that asks over the file descriptor `listener`.
+    """Answer whether a program may change what happens when its children end; if not, its call has no effect.
 
-    It asks whether a program may change what happens when its children end; if not, the call does nothing and
-    reports success.
+    It is asked over the file descriptor `listener`.
     """
     question = bytearray(80)
     try:
@@ -66,7 +65,6 @@ def _shares_memory(task: int) -> bool:
 
 
 def _is_private(task: int, address: int) -> bool:
-    """Whether an address is in memory that neither belongs to a file nor is shared."""
     with open(f"/proc/{task}/maps", "rb") as file:
         for line in file.read().splitlines():
             region, mode, _, _, inode, *_ = line.split()

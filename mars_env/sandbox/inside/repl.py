@@ -27,8 +27,6 @@ CHANNEL_FD = 4
 
 
 class _Output(io.StringIO):
-    """Keeps the first `room` characters that are printed, and counts the others."""
-
     def __init__(self, room: int) -> None:
         super().__init__()
         self.room, self.lost = room, 0

@@ -21,13 +21,10 @@ CORES = len(os.sched_getaffinity(0))
 
 CALM_MS, TIGHT_MS = 20, 4
 """How long the box waits between two looks: usually, and when a limit is near."""
-
 KERNEL_COUNTS = os.stat("/proc/self/fd").st_size > 0
 """Whether the kernel tells how many files a process holds open, as it does since Linux 6.2."""
-
 FREE_DESCRIPTORS, FREE_SOCKETS = 8, 16
 """Uncharged: the files that each process may hold open, and the sockets that one program may."""
-
 STREAM_BYTES, DATAGRAM_BYTES = 320 << 10, 2560 << 10
 """Kernel memory that one socket can hold: 1.5 times its usual buffer; a datagram socket, eleven buffers."""
 
@@ -35,9 +32,8 @@ STREAM_BYTES, DATAGRAM_BYTES = 320 << 10, 2560 << 10
 class Usage:
     """CPU seconds and peak memory of ended processes."""
 
-    def __init__(self) -> None:
-        self.cpu = 0.0
-        self.peak_kib = 0
+    cpu = 0.0
+    peak_kib = 0
 
     def add(self, spent: resource.struct_rusage) -> None:
         """Count one process."""
@@ -48,13 +44,12 @@ class Usage:
 class Look:
     """What is in use at one time."""
 
-    def __init__(self) -> None:
-        self.cpu = 0.0  # seconds of all live processes, and of ended ones that are not collected
-        self.memory = 0  # bytes, without those that every warm interpreter has
-        self.tasks = 0  # processes and threads
-        self.descriptors = 0  # files held open, beyond `FREE_DESCRIPTORS` for each process
-        self.disk = self.files = 0  # bytes in files; number of files and folders
-        self.asleep = True  # whether no task is running or ready to run
+    cpu = 0.0  # seconds of all live processes, and of ended ones that are not collected
+    memory = 0  # bytes, without those that every warm interpreter has
+    tasks = 0  # processes and threads
+    descriptors = 0  # files held open, beyond `FREE_DESCRIPTORS` for each process
+    disk = files = 0  # bytes in files; number of files and folders
+    asleep = True  # whether no task is running or ready to run
 
 
 class Watch:
@@ -178,10 +173,7 @@ def pause(limits: dict[str, Any], look: Look) -> float:
 
 
 def idle_time(seconds: float, wait: float) -> float:
-    """Seconds asleep, since the look before, for which a look at a program that is asleep stands.
-
-    A box that was to look after `wait` milliseconds and was itself kept waiting has not seen the rest.
-    """
+    """Seconds asleep since the last look: a box that was itself kept waiting has not seen the rest."""
     return min(seconds, 2 * wait / 1000)
 
 
