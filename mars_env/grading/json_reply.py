@@ -14,10 +14,8 @@ def parse_json_object(text: str) -> dict[str, Any] | None:
     None for anything else: a second object, a key twice, more than `MAX_JSON` characters.
 
     Example:
-        >>> parse_json_object('```json\n{"met": true}\n```')
-        {'met': True}
-        >>> parse_json_object('{"met": true, "met": false}') is None
-        True
+        >>> parse_json_object('```json\n{"met": true}\n```'), parse_json_object('{"met": true, "met": false}')
+        ({'met': True}, None)
     """
     text = text.strip()
     if len(text) > MAX_JSON:

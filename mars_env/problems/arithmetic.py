@@ -63,13 +63,7 @@ def values(problem: Problem) -> tuple[int, ...]:
 
 
 def written_steps(problem: Problem) -> tuple[str, ...]:
-    """The solution, one line per letter.
-
-    Example:
-        >>> example = {"start": 20, "terms": [-27, 0], "signs": [-1, 1]}
-        >>> written_steps(Problem("p", "", "", metadata=example))
-        ('a = 20', 'b = 20 - 27 = 993', 'c = 993 + 0 = 993')
-    """
+    """The solution, one line per letter: ``b = 20 - 27 = 993``."""
     letters, totals = string.ascii_lowercase, values(problem)
     steps = [f"a = {totals[0]}"]
     for i, (term, sign) in enumerate(zip(problem.metadata["terms"], problem.metadata["signs"], strict=True)):

@@ -123,7 +123,6 @@ def _statement(row: Row, reference: Mapping[str, Any]) -> str:
 
 
 def _names(text: str, name: str) -> bool:
-    """Whether a statement names a function: it calls or marks it, or the name is not an ordinary word."""
     if not name.isalpha() or not name.islower():
         return name in text
     before, after = r"(?:[`'\"]|\b(?:function|method|named|called|def|class) +)", r"[`'\"(]"

@@ -144,7 +144,7 @@ def hub_set(name: str, convert: HubConvert) -> HubSet:
 
 @contextmanager
 def _offline_if_unreachable(datasets: Any) -> Iterator[None]:
-    """The hub's libraries read their cache alone if it does not answer: they would ask for nearly a minute."""
+    """The hub's libraries read only their cache if it does not answer: they ask for nearly a minute."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE or _hub_answers():

@@ -18,15 +18,7 @@ from mars_env.types import Problem
 
 
 def human_eval_row(row: Row) -> Row:
-    r"""HumanEval: the examples in the prompt are the public tests, if they are expressions and true.
-
-    Example:
-        >>> row = {"task_id": "HumanEval/0", "prompt": "def f(x):\n    '''\n    >>> f(1)\n    2\n    '''\n",
-        ...        "entry_point": "f", "test": "def check(candidate):\n    assert candidate(3) == 4",
-        ...        "canonical_solution": "    return x + 1"}
-        >>> human_eval_row(row)["examples"]
-        ['assert f(1) == 2']
-    """
+    """HumanEval: the examples in the prompt are the public tests, if they are expressions and true."""
     prompt = required_text(row, "prompt")
     try:
         # The quotes that close the docstring are not part of the last example's output.
@@ -70,14 +62,7 @@ def _results(tests: str, function: str) -> dict[str, Any]:
 
 
 def mbpp_row(row: Row) -> Row:
-    """MBPP (sanitized) and MBPP+: the first assert is public and shown: it also tells the function's name.
-
-    Example:
-        >>> row = {"task_id": 2, "prompt": "Write a function to add.", "code": "def add(a, b): return a + b",
-        ...        "test_imports": [], "test_list": ["assert add(1, 2) == 3", "assert add(0, 0) == 0"]}
-        >>> mbpp_row(row)["id"], mbpp_row(row)["public_tests"], mbpp_row(row)["entry_point"]
-        ('mbpp/2', 1, 'add')
-    """
+    """MBPP (sanitized) and MBPP+: the first assert is public and shown: it also tells the function's name."""
     tests = row.get("test_list", row.get("tests"))
     if not isinstance(tests, (list, tuple)) or not tests or not isinstance(tests[0], str):
         raise BadField("test_list", "must be a list of asserts")

@@ -74,8 +74,7 @@ def list_problem_sets() -> list[str]:
 def describe_problem_set(name: str) -> str:
     """One line about a set that is known by name: where a real one is from, or what its loader says."""
     if name in _HUB:
-        hub_set: HubSet = _imported(_HUB[name])[name]
-        return f"{hub_set.repo} on the Hugging Face hub"
+        return f"{_hub_set(name).repo} on the Hugging Face hub"
     return first_line(find_loader(name).__doc__)
 
 
@@ -91,8 +90,7 @@ def find_loader(name: str) -> Loader:
     else the set that is registered as ``name``.
     """
     if name in _HUB:
-        hub_set: HubSet = _imported(_HUB[name])[name]
-        return hub_set.load
+        return _hub_set(name).load
     if name in _FUNCTIONS:
         return _imported(_FUNCTIONS[name])
     if name in _loaders:
@@ -108,8 +106,10 @@ def find_loader(name: str) -> Loader:
 
 def held_out_by_default(name: str) -> str | None:
     """The split that a real set gives by default, if it has another one for training; else None."""
-    hub_set: HubSet | None = _imported(_HUB[name])[name] if name in _HUB else None
-    return hub_set.default if hub_set and hub_set.default != "train" and "train" in hub_set.splits else None
+    if name not in _HUB:
+        return None
+    hub_set = _hub_set(name)
+    return hub_set.default if hub_set.default != "train" and "train" in hub_set.splits else None
 
 
 def kind_of_set(name: str) -> str | None:
@@ -120,6 +120,10 @@ def kind_of_set(name: str) -> str | None:
 
 def _imported(place: str) -> Any:
     return import_object(f"mars_env.problems.{place}")
+
+
+def _hub_set(name: str) -> "HubSet":
+    return _imported(_HUB[name])[name]
 
 
 def _from_module(module_name: str, name: str) -> Loader:

@@ -19,6 +19,10 @@ _SECOND: Final = (
     "bridge", "brook", "croft", "field", "ford", "gate", "hill", "holm", "ley", "mere", "mouth", "stead",
 )  # fmt: skip
 _THIRD: Final = ("Mills", "Works", "Brothers", "Trading", "Holdings", "Partners", "Group", "Industries")
+_QUESTION: Final = (
+    "Ask for one number about {}: a number of its reports, or what follows from several of them, "
+    "such as a sum, a difference or how many of them are above a limit."
+)
 
 
 def reports_problems(*, seed: int = 0, split: str | None = None) -> ProblemSet:
@@ -37,13 +41,6 @@ def reports_problems(*, seed: int = 0, split: str | None = None) -> ProblemSet:
     return generated_set("reports", _make, seed=seed, split=split)
 
 
-def _statement(company: str) -> str:
-    return (
-        f"Ask for one number about {company}: a number of its reports, or what follows from several of them, "
-        "such as a sum, a difference or how many of them are above a limit."
-    )
-
-
 def report(company: str, division: str, year: int, figures: Sequence[int]) -> str:
     """The text of one document, of revenue, costs and employees."""
     revenue, costs, employees = figures
@@ -57,7 +54,7 @@ def _make(rng: random.Random) -> Iterator[Draft | None]:
     for (company, documents), (other, other_documents) in pairwise(_companies(rng)):
         metadata = {**MADE, "company": company, "task": "number", "documents": documents}
         metadata["other_documents"] = other_documents
-        yield None if other == company else Draft(_statement(company), None, metadata, "open")
+        yield None if other == company else Draft(_QUESTION.format(company), None, metadata, "open")
 
 
 def _companies(rng: random.Random) -> Iterator[tuple[str, list[str]]]:

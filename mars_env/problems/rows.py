@@ -28,12 +28,7 @@ class Untestable(BadField):
 
 
 def required_text(row: Row, field: str) -> str:
-    """A field's string, neither missing nor empty (`BadField`); a finite number becomes its decimal digits.
-
-    Example:
-        >>> required_text({"answer": 204}, "answer"), required_text({"answer": 25.0}, "answer")
-        ('204', '25')
-    """
+    """A field's string, neither missing nor empty (`BadField`); a finite number becomes its digits."""
     if field not in row:
         raise BadField(field, f"is missing; the row has: {', '.join(map(str, row)) or 'nothing'}")
     value = row[field]

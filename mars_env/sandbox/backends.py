@@ -12,24 +12,24 @@ import sysconfig
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox import seccomp
 from mars_env.sandbox.forkserver import ForkServer, interpreter
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import DISK_CEILING, Guarantee, Limits, Result
-from mars_env.sandbox.packages import OFFERED, folders_of
 
 ALL = frozenset(Guarantee)
-
+OFFERED = ("mpmath", "networkx", "numpy", "scipy", "sortedcontainers", "sympy")
+"""What programs may import if it is installed (extra ``judges``); each depends on others of these alone."""
 _WRITABLE = {"/tmp": DISK_CEILING, "/dev/shm": 16 << 20}
 """Where programs can write with bubblewrap; in the second, multiprocessing keeps its locks."""
 _PACKAGES = "/packages"
 
 
-@runtime_checkable
 class Box(Protocol):
     """A started sandbox. Runs one job at a time."""
 
@@ -47,7 +47,6 @@ class Box(Protocol):
         """Kill everything in it and wait until all is gone. Idempotent."""
 
 
-@runtime_checkable
 class Spawner(Protocol):
     """Starts boxes for one backend; a fork server is one."""
 
@@ -62,7 +61,6 @@ class Spawner(Protocol):
         """Start no more boxes, and end once all started ones are closed. Idempotent."""
 
 
-@runtime_checkable
 class Backend(Protocol):
     """A way to run untrusted programs."""
 
@@ -100,8 +98,8 @@ class Bubblewrap:
             raise SandboxError("bwrap was not found: install the package bubblewrap")
         if not seccomp.supported():
             raise SandboxError(f"bubblewrap is not supported on {platform.machine()} machines")
-        root = is_root()
-        packages = folders_of(self.packages)
+        root, packages = is_root(), folders_of(self.packages)
+        kernel = [int(number) for number in re.findall("[0-9]+", platform.release())[:2]]
         wall = [executable, *_bubblewrap_options(root, tuple(packages.items()))]
         config = {
             "namespaces": True,
@@ -109,7 +107,7 @@ class Bubblewrap:
             "mounts": _mounts(),
             "asks": seccomp.build(namespaces=True),
             # Before 5.14 the kernel counts processes per user of the host, not of the name space.
-            "count_processes": root or _kernel() >= (5, 14),
+            "count_processes": root or kernel >= [5, 14],
             "packages": {name: f"{_PACKAGES}/{name}" for name in packages},
         }
         return await ForkServer(self, wall, config, modules, own_users=root).ready()
@@ -181,14 +179,25 @@ def _warn_unsafe() -> None:
     )
 
 
+@functools.cache
+def folders_of(names: tuple[str, ...]) -> dict[str, str]:
+    """The folders of those packages that are installed, by name; ``name.libs`` is that of its libraries."""
+    folders: dict[str, str] = {}
+    for name in names:
+        try:
+            folder = Path(str(distribution(name).locate_file(name))).resolve()
+        except PackageNotFoundError:
+            continue
+        if (folder / "__init__.py").is_file():
+            folders[name] = str(folder)
+            if Path(f"{folder}.libs").is_dir():
+                folders[f"{name}.libs"] = f"{folder}.libs"
+    return folders
+
+
 def is_root() -> bool:
     """Whether this process is the machine's real root, not that of a user name space."""
     return os.geteuid() == 0 and Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
-
-
-def _kernel() -> tuple[int, int]:
-    major, minor = re.findall("[0-9]+", platform.release())[:2]
-    return int(major), int(minor)
 
 
 @functools.cache

@@ -93,7 +93,6 @@ os.register_at_fork(after_in_child=_open_gate)
 
 @atexit.register
 def _end_all() -> None:
-    """At interpreter exit: kill all open servers and boxes, and leave no folder behind."""
     global _closed
     with _gate:
         _closed = True

@@ -1,7 +1,7 @@
 """What a run may use, its result, and what a backend promises."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from mars_env.errors import ConfigError
@@ -10,22 +10,18 @@ MIB = 1 << 20
 
 
 class Guarantee(StrEnum):
-    """Something that a backend keeps a program from doing, proven by `tests/helpers/sandbox_suite.py`."""
+    """Something that a backend keeps a program from doing, proven by `tests/helpers/sandbox_suite.py`.
+
+    The first seven say that a limit holds; `FILES` is for those that it makes and those that it holds open.
+    """
 
     CPU = "cpu"
-    """The CPU time of everything it started is bounded."""
     WALL = "wall"
-    """Its wall-clock time is bounded, whatever it does with signals and alarms."""
     MEMORY = "memory"
-    """Its memory is bounded."""
     OUTPUT = "output"
-    """Its output is bounded."""
     PROCESSES = "processes"
-    """The number of its processes and threads is bounded."""
     DISK = "disk"
-    """The bytes that it writes to files are bounded."""
     FILES = "files"
-    """The numbers of files that it makes and that it holds open are bounded."""
     NETWORK = "network"
     """No socket reaches the host or the world, loopback and abstract sockets included."""
     HOST_FILES = "host_files"
@@ -60,6 +56,10 @@ class Ended(StrEnum):
     """The sandbox itself broke: nothing is known about the program."""
 
 
+DISK_CEILING = 512 * MIB
+"""Size of a sandbox's file system; `Limits.disk_bytes` cannot exceed it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one run may use.
@@ -78,10 +78,6 @@ class Limits:
         disk_bytes: Bytes in the files that it made, together; `file_bytes`: in one file.
         files: Files that it may make; `open_files`: that it may hold open.
         output_bytes: Bytes of standard output, and as many again of standard error and of the result data.
-
-    Example:
-        >>> Limits(cpu_seconds=2).wall
-        40.0
     """
 
     cpu_seconds: float = 10.0
@@ -116,10 +112,6 @@ class Limits:
         return self.cpu_seconds + 2 if self.idle_seconds is None else float(self.idle_seconds)
 
 
-DISK_CEILING = 512 * MIB
-"""Size of a sandbox's file system; `Limits.disk_bytes` cannot exceed it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Result:
     """The result of one run.
@@ -146,7 +138,7 @@ class Result:
     wall_seconds: float = 0.0
     peak_memory: int = 0
     backend: str = ""
-    missing: frozenset[Guarantee] = field(default_factory=frozenset)
+    missing: frozenset[Guarantee] = frozenset()
     detail: str = ""
 
     @property

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -163,14 +164,11 @@ class Pool:
             return self._backend
 
     async def _box(self, backend: Backend) -> Box:
-        for attempt in range(ATTEMPTS):
-            try:
+        for attempt in range(ATTEMPTS - 1):
+            with suppress(SandboxError):
                 return await (await self._started(backend)).box()
-            except SandboxError:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                await asyncio.sleep(0.02 * 2**attempt)
-        raise AssertionError("unreachable")
+            await asyncio.sleep(0.02 * 2**attempt)
+        return await (await self._started(backend)).box()
 
     async def _started(self, backend: Backend) -> Spawner:
         async with self._starting:

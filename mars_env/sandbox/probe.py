@@ -9,18 +9,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from mars_env.errors import ConfigError, SandboxError
-from mars_env.sandbox.backends import Backend, Bubblewrap, Landlock, Unsafe
+from mars_env.sandbox.backends import OFFERED, Backend, Bubblewrap, Landlock, Unsafe
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Guarantee, Limits, Result
-from mars_env.sandbox.packages import OFFERED
 from mars_env.sandbox.remote import Remote
 from mars_env.sandbox.service import on_service_loop
 
-BACKENDS: Mapping[str, Callable[[], Backend]] = {
-    "bubblewrap": Bubblewrap,
-    "landlock": Landlock,
-    "unsafe": Unsafe,
-}
+BACKENDS: Mapping[str, Callable[[], Backend]] = {kind.name: kind for kind in (Bubblewrap, Landlock, Unsafe)}
 """Backends by name, best first."""
 AUTOMATIC = ("bubblewrap", "landlock")
 """What ``"auto"`` tries, in this order."""

@@ -102,17 +102,14 @@ class _RemoteBox:
         """
         if channel is not None or job.source_bytes is None:
             raise ConfigError("a remote sandbox runs Python source without a channel")
-        trials = 0
-        while True:
+        for _ in range(_TRIALS):
             result, ended = await self._ask(job, limits)
-            trials += 1
             if result.ended is not Ended.LOST or ended is None:
                 return result
             control, _ = await self._ask(replace(job, source=b""), limits)
             if control.ended is Ended.LOST:
                 return result
-            if trials == _TRIALS:
-                return replace(result, ended=ended)
+        return replace(result, ended=ended)
 
     async def _ask(self, job: Job, limits: Limits) -> tuple[Result, Ended | None]:
         """Send one request; if it is lost and the program may be to blame, also say how the program ended."""

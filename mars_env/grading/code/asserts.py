@@ -21,7 +21,7 @@ from mars_env.grading.code.outcomes import (
 from mars_env.sandbox import Ended, Job, Lease, Result
 from mars_env.sync import end_tasks
 
-_SERVE = "from mars_env.grading.code import program\nprogram._serve()\n"
+_SERVE = "from mars_env.grading.code import program\nprogram._Server().run(*program.stored_value('case'))\n"
 _SUITE = "from mars_env.grading.code import suite\nsuite._main()\n"
 
 _SPARE = 1.0  # seconds for which a program may at first sleep beyond its idle time, while the tests compute
@@ -60,7 +60,10 @@ async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result, failed: l
 
 def _report(suite: Result) -> Any:
     """The tests' report. It can be trusted: nothing of the program is in the tests' sandbox."""
-    report = _plain(suite.data)
+    try:
+        report = values.decode(suite.data, hashed=False)
+    except values.BadValue:
+        return None
     return report if isinstance(report, tuple) and report else None
 
 
@@ -119,13 +122,6 @@ async def _converse(lease: Lease, task: Task, program: str, spare: float = math.
         return await program_run if matters else Result(Ended.EXITED, exit_code=0), suite
     finally:
         await end_tasks([program_run, suite_run])
-
-
-def _plain(data: bytes) -> Any:
-    try:
-        return values.decode(data, hashed=False)
-    except values.BadValue:
-        return None
 
 
 def _results(task: Task, ran: Result, suite: Result) -> list[TestResult]:

@@ -56,7 +56,6 @@ def asked_names(reference: Any) -> tuple[str, ...]:
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:
-    """Label and content of each fenced block."""
     blocks: list[tuple[str, str]] = []
     fence, label, start, indent, closed = "", "", 0, 0, 0
     listed = _ITEM.search(text)
@@ -113,12 +112,7 @@ def _ended(code: str) -> str:
 
 
 def defines(code: str, name: str) -> bool:
-    r"""Whether a program seems to define a function, class or variable at its top level.
-
-    Example:
-        >>> defines("def f(x):\n    return x", "f"), defines("print(f(2))", "f")
-        (True, False)
-    """
+    """Whether a program seems to define a function, class or variable at its top level."""
     word = re.escape(name)
     pattern = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{word}\b|^{word}[ \t]*(?::[^=\n]+)?=(?!=)"
     return re.search(pattern, code, re.MULTILINE) is not None
@@ -128,8 +122,6 @@ def complete_prompt(prompt: str, code: str, entry_point: str) -> str:
     r"""A whole program: a prompt that begins a function, and its body, the function, or all of it again.
 
     Example:
-        >>> complete_prompt("import math\ndef f(x):\n", "    return x\n", "f")
-        'import math\ndef f(x):\n    return x\n'
         >>> complete_prompt("import math\ndef f(x):\n", "def f(x): return math.pi", "f")
         'import math\n\ndef f(x): return math.pi'
     """

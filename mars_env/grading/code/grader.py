@@ -101,12 +101,11 @@ class CodeGrader:
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge a completion. See `mars_env.types.Grader`."""
-        run_all = self.run_all or self.score == "fraction"
-        return await self._grade(problem, text, self.tests, self.score, run_all)
+        return await self._grade(problem, text, self.tests, self.score)
 
     async def search_score(self, problem: Problem, text: str) -> float | None:
         """The share of public tests that pass, None if unknown; a `ConfigError` if there are none."""
-        return (await self._grade(problem, text, "public", "fraction", True)).score
+        return (await self._grade(problem, text, "public", "fraction")).score
 
     async def outputs(self, problem: Problem, text: str) -> tuple[str, ...] | None:
         """A program's results for the inputs of the public tests, as strings by which votes compare programs.
@@ -129,10 +128,10 @@ class CodeGrader:
         """End the idle sandboxes. The grader can be used again."""
         await self.pool.aclose()
 
-    async def _grade(self, problem: Problem, text: str, scope: Scope, score: Score, run_all: bool) -> Grade:
+    async def _grade(self, problem: Problem, text: str, scope: Scope, score: Score) -> Grade:
         started = time.monotonic()
         try:
-            task = _task(problem, scope, run_all, self.limits)
+            task = _task(problem, scope, self.run_all or score == "fraction", self.limits)
         except ConfigError:
             raise
         except Exception as error:  # a problem may come from anywhere: a bad one costs only its own verdict
@@ -152,8 +151,7 @@ class CodeGrader:
         except SandboxError as error:
             return Grade.unknown(f"no sandbox could be started: {error}")
         total = len(task.tests)
-        fault = next((each for each in results if each.fault), None)
-        if fault is not None:
+        if fault := next((each for each in results if each.fault), None):
             return Grade.unknown(fault.why, backend=backend)
         passed = sum(each.passed for each in results)
         # A program's words may hold lone surrogates, which no tokenizer takes.

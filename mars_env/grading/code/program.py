@@ -135,10 +135,6 @@ def _show_traceback(error: BaseException) -> None:
     traceback.print_exception(type(error), error, trace)
 
 
-def _serve() -> None:
-    _Server().run(*stored_value(CASE))
-
-
 class Proxy:
     """An object that is in the other process; using it sends a request there."""
 
@@ -271,10 +267,7 @@ class Peer:
         return self.receive(sent)
 
     def receive(self, sent: list[Any]) -> Any:
-        """One answer. Requests that come before it are answered.
-
-        Containers in `sent` that the other side changed are changed here too.
-        """
+        """One answer, after those to requests that come before it; containers in `sent` may be changed."""
         while data := _channel("rb").readline():
             containers: list[Any] = []
             message = values.decode(data, self.resolve, containers=containers, originals=sent)
@@ -357,10 +350,9 @@ def _imported(home: str) -> Any:
 
 
 def rebuild_exception(described: Any, other: type[Exception]) -> BaseException:
-    """The described exception: of its built-in class if its own is not imported here.
+    """The described exception, of its built-in class if its own is not imported here.
 
-    It is of the class `other` if it would end a loop: an iterator on this side must not end because something
-    on the other side did.
+    It is of the class `other` if it would end a loop: an iterator must not end because one elsewhere did.
     """
     name, text, home = described
     for kind in (_imported(str(home)), _imported(f"builtins:{name}")):

@@ -74,7 +74,6 @@ def check_tests(reference: Any) -> None:
         ProblemError: A field is missing or its value cannot be used; the message says which.
 
     Example:
-        >>> check_tests({"form": "stdin", "tests": [{"input": "", "output": "1", "public": True}]})
         >>> check_tests({"form": "stdin", "tests": [{"input": "", "output": 1, "public": True}]})
         Traceback (most recent call last):
         mars_env.errors.ProblemError: tests.0.output: Input should be a valid string

@@ -83,7 +83,6 @@ class _Session(channel.Peer):
         self.under_way = self.used = False
 
     def keep(self, value: Any) -> Any:
-        """The handle of an argument that is not plain data, or plain data that represents it."""
         if isinstance(value, _Function):  # the program's own, by name, whatever it is in that process
             return self.ask("global", value.__name__, (), {})
         if not isinstance(value, channel.Proxy) and (name := _library_name(value)) is not None:
@@ -105,8 +104,11 @@ class _Session(channel.Peer):
         """The answer to a request, or to being loaded; without one the program is to blame."""
         outermost = not self.under_way
         self.used |= bool(message)
-        if message and outermost and self.patience > 0 and _is_closed(channel.CHANNEL_FD):
-            raise ProgramGone("the program ended before the request", "unasked")
+        if message and outermost and self.patience > 0:
+            closed = select.poll()
+            closed.register(channel.CHANNEL_FD, 0)
+            if closed.poll(0):
+                raise ProgramGone("the program ended before the request", "unasked")
         began = time.monotonic()
         self.under_way = True
         try:
@@ -135,12 +137,6 @@ class _Session(channel.Peer):
             raise
         self.last_call = f"{call} returned {_short(value)}"
         return value
-
-
-def _is_closed(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, 0)
-    return bool(poll.poll(0))
 
 
 def _short(value: Any) -> str:
@@ -233,8 +229,6 @@ def _provide(names: set[str], entry_point: str, namespace: dict[str, Any], sessi
 
 
 class _Function:
-    """A function or class of the program, by name; calls run in the program's process."""
-
     def __init__(self, session: _Session, name: str, asked_for: bool) -> None:
         self._session, self.__name__, self._asked_for = session, name, asked_for
 

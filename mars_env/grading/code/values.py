@@ -64,7 +64,7 @@ def encode(
     containers: list[Any] | None = None,
     known: dict[int, int] | None = None,
 ) -> bytes:
-    """A value as bytes. Identity inside it is kept: a list that occurs twice is decoded as one list.
+    """A value as bytes, or a `BadValue` if it is too deep; a list that occurs twice is decoded as one list.
 
     Args:
         value: Anything.
@@ -72,9 +72,6 @@ def encode(
             Without it only the type's name is sent, and named tuples and defaultdicts are plain ones.
         containers: Receives the containers in `value`, in the order in which `decode` numbers them.
         known: Numbers, by id, of containers that the other side has already; it changes those in place.
-
-    Raises:
-        BadValue: It is nested too deeply.
 
     Example:
         >>> decode(encode([1, True, (2.5, "a"), {"k": {3}}]))
@@ -134,7 +131,6 @@ class _Writer:
 
 
 def _scalar(value: Any) -> Any:
-    """A value that holds no others, of its type or one derived from that."""
     if isinstance(value, complex):
         return ["complex", value.real, value.imag]
     if isinstance(value, str):
@@ -216,7 +212,7 @@ def decode(
     containers: list[Any] | None = None,
     originals: list[Any] | None = None,
 ) -> Any:
-    """The one value that the bytes hold.
+    """The one value that bytes hold; a `BadValue` if they hold none, or more than one.
 
     Args:
         data: From `encode`, or hostile.
@@ -225,14 +221,6 @@ def decode(
             `Pairs`, and every other type that JSON does not know becomes a `Handle`.
         containers: Receives the containers in the value, in order.
         originals: Containers that were sent before; those that come back are changed in place.
-
-    Raises:
-        BadValue: The bytes do not hold a value, or hold more than one.
-
-    Example:
-        >>> decode(b"nonsense")
-        Traceback (most recent call last):
-        mars_env.grading.code.values.BadValue: the bytes are not a value: JSONDecodeError
     """
     reader = _Reader(resolve or (lambda handle: handle), hashed, originals or [])
     try:

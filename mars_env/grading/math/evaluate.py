@@ -117,7 +117,6 @@ class _Evaluator:
         return _MP.power(base, exponent)
 
     def guard(self, base: Any, exponent: Any) -> None:
-        """Raise before a power is computed whose logarithm is too large."""
         size = abs(_MP.log(abs(base))) * abs(exponent) / 2.302585
         if size > _MAX_DIGITS:
             raise OverLimit("a power is larger than the limit")

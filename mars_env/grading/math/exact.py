@@ -25,10 +25,8 @@ def exact_value(node: Node, bits: int = 4096) -> Fraction | None:
 
     Example:
         >>> from mars_env.grading.math.parser import read_answer
-        >>> exact_value(read_answer(r"\frac{50}{2}")), exact_value(read_answer(r"2\cdot 3^4 - \binom{5}{2}"))
-        (Fraction(25, 1), Fraction(152, 1))
-        >>> exact_value(read_answer(r"\sqrt{2}")) is None
-        True
+        >>> exact_value(read_answer(r"2\cdot 3^4 - \binom{5}{2}")), exact_value(read_answer(r"\sqrt{2}"))
+        (Fraction(152, 1), None)
     """
     kind = node.kind
     if kind == "num":

@@ -100,13 +100,11 @@ def _last_boxes(text: str) -> Extraction:
 
 
 def _name_before(text: str, box: _Box) -> str | None:
-    r"""``x`` in ``x = \boxed{5}``."""
     match = _NAME_BEFORE.search(text, max(0, box.start - 40), box.start)
     return match[1] if match else None
 
 
 def _joined(text: str, boxes: list[_Box]) -> tuple[list[_Box], str]:
-    """The last box after those that are joined to it, and what joins them."""
     chain, joiner = [boxes[-1]], ", "
     for box in reversed(boxes[-20:-1]):
         between = text[box.end : chain[0].start]

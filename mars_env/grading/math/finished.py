@@ -2,16 +2,7 @@ r"""One rule: an answer is at least as finished as its reference.
 
 Without it, copying the question pays: ``882 - 27`` equals 855, ``\binom{5}{2}`` equals 10 and ``2x = 10``
 means ``x = 5``, but none of them is an answer. The rule takes the numbers of an answer one by one (members of
-lists, ends of intervals, right sides), and what each leaves to compute. By reference:
-
-- An integer or a decimal leaves nothing. A fraction of two literals and ``3 \cdot 10^8`` may stand for it,
-  unless the problem says that its answer is an integer (``"integer": True`` in its metadata).
-- Another rational number, as ``\frac{3}{4}``, allows one fraction, powers of literals, and their products.
-- Any other number, as ``2\sqrt{3}``, also allows roots, logarithms, constants, and one sum of unlike terms.
-- Anything else, as a binomial, a sum of two fractions or a sum over an index, needs a reference
-  that holds the same.
-- A reference without variables needs an answer without variables: ``2x = 10`` is not ``x = 5``.
-- An expression in variables may be in any form, except for a sum or product over an index.
+lists, ends of intervals, right sides), and what each leaves to compute; docs/grading.md has it as a table.
 """
 
 from collections.abc import Callable, Iterator
@@ -205,7 +196,6 @@ def _sums(node: Node) -> int:
 
 
 def _is_rational(node: Node) -> bool:
-    """Whether a number is rational, with a denominator that could be written."""
     try:
         value = value_at(node, {}, digits_needed(node), real=not is_complex(node))[0]
     except (Undefined, Unreadable, OverLimit):

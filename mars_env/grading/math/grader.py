@@ -175,12 +175,7 @@ class MathGrader:
 
 
 def without_percent(statement: str, reference: str, answer: str) -> str:
-    r"""An answer without its sign of per cent, if the problem asks for a number of per cent.
-
-    Example:
-        >>> without_percent("What percent of 50 is 10?", "20", r"20\%")
-        '20'
-    """
+    """An answer without its sign of per cent, if the problem asks for a number of per cent."""
     sign = _PERCENT_SIGN.search(answer)
     if sign is None or "%" in reference or not _ASKS_FOR_PERCENT.search(statement):
         return answer

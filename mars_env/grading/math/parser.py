@@ -8,7 +8,7 @@ is bounded, and nothing is evaluated.
 import re
 from fractions import Fraction
 
-from mars_env.grading.math.factors import Factors, with_sign
+from mars_env.grading.math.factors import _Factors, with_sign
 from mars_env.grading.math.literals import decimal
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, operators
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
@@ -91,7 +91,7 @@ _LABEL = re.compile(
 """The name of a value that follows."""
 
 
-class _Parser(Factors):
+class _Parser(_Factors):
     """A recursive-descent parser with one method per level of precedence."""
 
     def whole(self) -> Node:
@@ -124,7 +124,6 @@ class _Parser(Factors):
         return Node("where", (node, list(conditions.values())[-1])) if conditions else node
 
     def condition(self) -> Node:
-        """What follows "if", or the word "otherwise" itself."""
         if self.peek().text.lower() != "otherwise":
             self.next()
         return self.statement()

@@ -58,10 +58,10 @@ class WorkerPool:
     and ``judge(reference, answer, tolerance)`` whether an answer equals it, and if not, why.
 
     Example:
-        >>> with WorkerPool(workers=1) as pool:
-        ...     reply = pool.submit({"op": "judge", "reference": "x + 1", "answer": "1 + x"}).result()
-        >>> reply["equal"]
+        >>> pool = WorkerPool(workers=1)
+        >>> pool.submit({"op": "judge", "reference": "x + 1", "answer": "1 + x"}).result()["equal"]
         True
+        >>> pool.close()
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class WorkerPool:
         limits: VerdictLimits | None = None,
         judge: str = "mars_env.grading.math.judge",
     ) -> None:
-        self.capacity = workers if workers is not None else _cpus()
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.capacity = cpus if workers is None else workers
         if self.capacity < 1:
             raise ValueError(f"a pool needs at least one worker, got {workers}")
         self.limits = limits or VerdictLimits()
@@ -83,7 +84,6 @@ class WorkerPool:
         self._workers = dict[int, _Worker]()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled pool is made again, without its processes."""
         return WorkerPool, (self.capacity, self.limits, self.judge)
 
     def __deepcopy__(self, memo: object) -> "WorkerPool":
@@ -111,12 +111,6 @@ class WorkerPool:
         """Process ids of the workers that are running."""
         workers = list(self._workers.values())
         return [worker.process.pid for worker in workers if worker.process is not None]
-
-    def __enter__(self) -> "WorkerPool":
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def _judged(
@@ -232,7 +226,3 @@ class _Lost(Exception):
     def __init__(self, why: str, *, crashed: bool = False) -> None:
         super().__init__(why)
         self.crashed = crashed
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -18,13 +18,9 @@ _NO_SOLUTION = re.compile(
     r"(?:solutions?|roots?|numbers?|values?|integers?)(?: exists?)?"
 )
 SYNONYMS = {
-    "dne": "does not exist",
-    "infinite": "infinity",
-    "∞": "infinity",
-    "infinitely many solutions": "infinitely many",
-    "max": "maximum",
-    "min": "minimum",
-}
+    "dne": "does not exist", "infinite": "infinity", "∞": "infinity",
+    "infinitely many solutions": "infinitely many", "max": "maximum", "min": "minimum",
+}  # fmt: skip
 _NUMBERS = word_set("Z N Q R C")
 _LABELLED = word_set("sin cos tan abs floor ceil max min gcd lcm cross")
 
@@ -44,7 +40,6 @@ def is_label(node: Node) -> bool:
 
 
 def _has_coefficient(node: Node) -> bool:
-    """Whether a number occurs outside exponents and denominators, as in ``2x + 3y``."""
     if node.kind == "num":
         return True
     children = node.args[:1] if node.kind in ("pow", "div") and node.args[1].kind == "num" else node.args

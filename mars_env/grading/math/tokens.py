@@ -335,7 +335,6 @@ def _text_word(word: str, mode: str, after_value: bool) -> Token:
 
 
 def _letters(run: str, after_value: bool) -> list[Token]:
-    """A run of letters outside text mode: a function, a word, a name, or a product of letters."""
     low = run.lower()
     if low in ("and", "or"):
         return [Token("op", low)]

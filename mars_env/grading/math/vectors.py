@@ -9,13 +9,7 @@ _DIFFERENTIALS = (Node("sym", value="d"), Node("sym", value="partial"))
 
 
 def times(left: Node, operator: str, right: Node) -> Node:
-    r"""A product; of two vectors or matrices, its name is ``cross``, ``dot`` or ``matmul``.
-
-    Example:
-        >>> from mars_env.grading.math.parser import read_answer
-        >>> read_answer(r"\vec a\cdot\vec b").value, read_answer(r"2\vec a").kind
-        ('dot', 'mul')
-    """
+    """A product; of two vectors or matrices, its name is ``cross``, ``dot`` or ``matmul``."""
     matrices = _is_matrix(right) and _is_matrix(left)
     inverted = matrices and any(map(_is_of_matrices, (*right.walk(), *left.walk())))  # as in A^{-1} B
     if not inverted and not (_is_vector(right) and _is_vector(left)):

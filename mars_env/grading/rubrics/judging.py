@@ -70,8 +70,6 @@ def read_verdict(criterion: Criterion, text: str) -> float | None:
         >>> criterion = Criterion("c1", "It is short.")
         >>> read_verdict(criterion, '{"explanation": "One word.", "met": true}')
         1.0
-        >>> read_verdict(criterion, '{"met": true}\n{"met": false}') is None
-        True
     """
     answer = parse_json_object(text) or parse_json_object(after_thinking(text) or "")
     if answer is None:

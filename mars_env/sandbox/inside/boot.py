@@ -8,9 +8,6 @@ order to a box is one packet with the file descriptors ``request, stdin, stdout,
 report is one line of ASCII. When a control socket is closed, its listener ends.
 """
 
-# It must import fast, so it uses neither pathlib nor typing.
-# ruff: noqa: PTH103, PTH120, PTH123
-
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]

@@ -1,8 +1,5 @@
 """Measures and empties folders that a program can write to, without following links or recursing."""
 
-# It must import fast, so it does not use pathlib.
-# ruff: noqa: PTH101, PTH106, PTH123
-
 import errno
 import os
 
@@ -13,7 +10,6 @@ _HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_file(path: str, content: bytes) -> None:
-    """Make a file."""
     with open(path, "wb") as file:
         file.write(content)
 

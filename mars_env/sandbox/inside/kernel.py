@@ -1,7 +1,5 @@
 """Kernel calls with integers and bytes: name spaces, Landlock, filters, resource limits."""
 
-# ruff: noqa: PTH112
-
 from __future__ import annotations
 
 import _ctypes
@@ -42,7 +40,6 @@ def libc_call(name: str, *arguments: Any) -> int:
 
 
 def prctl(option: int, argument: int, pointer: bytes | int = 0) -> None:
-    """Set an attribute of this process."""
     libc_call("prctl", option, argument, pointer, 0, 0)
 
 
@@ -79,7 +76,6 @@ def unshare(config: dict[str, Any], uid: int | None) -> None:
 def mount_arguments(
     source: str, target: str, kind: str, flags: int, data: str = ""
 ) -> tuple[bytes | int, ...]:
-    """The arguments for libc's function mount."""
     return source.encode(), target.encode(), kind.encode(), flags, data.encode()
 
 

@@ -1,8 +1,5 @@
 """Runs in the fork that becomes a program."""
 
-# It must import fast, so it uses neither pathlib nor typing. Running untrusted code is its purpose.
-# ruff: noqa: PTH123, S102, SIM115, T201
-
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]

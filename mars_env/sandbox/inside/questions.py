@@ -1,8 +1,5 @@
 """The box's answers to the system call filter's questions about ends of children."""
 
-# It must import fast, so it does not use pathlib.
-# ruff: noqa: PTH123, PTH208
-
 import fcntl
 import os
 import select

@@ -1,8 +1,5 @@
 """Measures what a program and all that it has started use, as the kernel reports it."""
 
-# It must import fast, so it does not use pathlib.
-# ruff: noqa: PTH116, PTH123, PTH208
-
 from __future__ import annotations
 
 import os
@@ -36,7 +33,6 @@ class Usage:
     peak_kib = 0
 
     def add(self, spent: resource.struct_rusage) -> None:
-        """Count one process."""
         self.cpu += spent.ru_utime + spent.ru_stime
         self.peak_kib = max(self.peak_kib, spent.ru_maxrss)
 
@@ -66,7 +62,6 @@ class Watch:
         self.disk_before, self.files_before = self.disk_usage(1 << 30)
 
     def look(self, limits: dict[str, Any]) -> Look:
-        """What is in use now."""
         seen = Look()
         resident: list[tuple[str, int]] = []
         sockets = 0
@@ -212,7 +207,6 @@ def share(path: str, resident: int) -> int:
 
 
 def count_descriptors(path: str, limits: dict[str, Any]) -> int:
-    """How many files a process holds open."""
     count = os.stat(f"{path}/fd").st_size
     if count or KERNEL_COUNTS:
         return count
