@@ -37,13 +37,9 @@ async def agrade(problem: Problem, text: str) -> Grade:
 
 
 def grade(problem: Problem, text: str) -> Grade:
-    r"""Judge a model's text by the grader for the problem's kind.
+    r"""Judge a model's text: CORRECT, WRONG with its reason, or UNKNOWN if the machinery failed.
 
-    Returns:
-        CORRECT, WRONG with its reason, or UNKNOWN if the machinery failed.
-
-    Raises:
-        ConfigError: There is no grader for problems of this kind.
+    A `ConfigError` if there is no grader for problems of this kind.
 
     Example:
         >>> problem = Problem("p", "What is 5 times 5?", "25")

@@ -32,7 +32,7 @@ def grade_file(
     concurrency: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    r"""Grade a file of completions.
+    r"""Grade a file of completions; returns how many rows got each verdict.
 
     Args:
         problems: By id.
@@ -42,9 +42,6 @@ def grade_file(
         grader: Judges every row; None uses the shared grader for each problem's kind.
         concurrency: How many rows are judged at once; None means four per CPU.
         on_progress: Called with the number of rows done and the total.
-
-    Returns:
-        How many rows got each verdict.
 
     Raises:
         ConfigError: A row cannot be read; the message gives file, line and field.

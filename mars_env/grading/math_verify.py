@@ -17,10 +17,7 @@ class MathVerifyGrader:
 
     Use it to report metrics beside those of other harnesses, and `MathGrader` to train: Math-Verify takes
     ``0.333333`` for ``1/3``, and drops words that it does not know. It runs in worker processes (by default
-    one per CPU), and a completion beyond their limits is WRONG.
-
-    Raises:
-        MissingExtra: The extra ``math-verify`` is not installed.
+    one per CPU), and a completion beyond their limits is WRONG. It needs the extra ``math-verify``.
 
     Example:
         >>> grader = MathVerifyGrader(workers=1)

@@ -18,15 +18,12 @@ _LARGEST_TERM = 99
 def arithmetic_problems(
     *, seed: int = 0, split: str | None = None, min_terms: int = 1, max_terms: int = 6
 ) -> ProblemSet:
-    """The endless set of chained arithmetic.
+    """The endless set of chained arithmetic; a `ConfigError` for invalid limits or an unknown split.
 
     The start is uniform in 0 to 999, the number of terms uniform between its limits (at most 25), each term's
     sign uniform and its size uniform in 0 to 99. Metadata: ``start``; ``terms``, the signed integers;
     ``signs``, 1 or -1 for each term (to distinguish "+ 0" from "- 0"); ``level``, the number of terms. No
     statement is in both splits, ``"train"`` (the default) and ``"test"``.
-
-    Raises:
-        ConfigError: The limits are invalid, or the split is unknown.
 
     Example:
         >>> problem = arithmetic_problems(seed=0)[0]

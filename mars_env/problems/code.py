@@ -42,10 +42,9 @@ def is_code_row(row: Row) -> bool:
 
 
 def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
-    r"""A set from a jsonl or parquet file, or a folder of them, with rows for `code_problem_from_row`.
+    """A set from a jsonl or parquet file, or a folder of them, with rows for `code_problem_from_row`.
 
-    Raises:
-        ProblemError: A row is bad (the message gives file, line and field), or there is none.
+    A `ProblemError` for a bad row gives file, line and field.
     """
     path = Path(path)
     of = partial(code_problem_from_row, source=path.stem, licence=licence)

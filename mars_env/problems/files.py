@@ -69,9 +69,7 @@ def files_of(folder: Path) -> list[Path]:
 def file_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """Rows of a file, or of all in a folder, each after its place (``"p.jsonl, line 3"``, from 1).
 
-    Raises:
-        ProblemError: There is no such file, or it cannot be read; the message gives file and line.
-        MissingExtra: Parquet files need the extra ``datasets``.
+    A `ProblemError` for what cannot be read gives file and line; parquet needs the extra ``datasets``.
     """
     if path.is_dir():
         files = files_of(path)

@@ -86,9 +86,7 @@ def generated_set(
     """An endless embedded set, whose splits ``"train"`` (also for None) and ``"test"`` share no statement.
 
     The label is the first part of every id: the name (by default), and the options that change the problems.
-
-    Raises:
-        ConfigError: The split is unknown, or the seed is not an integer.
+    A `ConfigError` if the split is unknown, or the seed is not an integer.
 
     Example:
         >>> def make(rng):

@@ -106,11 +106,8 @@ def live_code_bench(
 
     A release, ``"v1"`` to ``"v6"``, includes the earlier ones. `start` and `end` are the first and the last
     date of a contest, such as ``"2024-08-01"``. The only split is ``"test"``, and the seed has no effect. A
-    `source` is a local jsonl file, or a folder with the repository's files under their names.
-
-    Raises:
-        ConfigError: No such split, release or date.
-        ProblemError: It cannot be downloaded, or a row is bad.
+    `source` is a local jsonl file, or a folder with the repository's files under their names. A `ConfigError`
+    for an unknown split, release or date; a `ProblemError` if it cannot be downloaded, or a row is bad.
     """
     if split not in (None, "test"):
         raise ConfigError(f"the problem set 'livecodebench' has no split {split!r}, only: test")

@@ -38,14 +38,13 @@ def decontaminate(
 ) -> tuple[ProblemSet, dict[str, str]]:
     """The problems without a run of n words of a protected text, and the run for each id that was left out.
 
-    Raises:
-        ConfigError: A set is endless, or n is below 1.
+    A `ConfigError` if a set is endless, or n is below 1.
 
     Example:
         >>> from mars_env.types import Problem
         >>> made = ProblemSet("made", [Problem("a", "What is one plus one?"), Problem("b", "Why not?")])
-        >>> kept, removed = decontaminate(made, ["So what is one plus two?"], n=4)
-        >>> [problem.id for problem in kept], removed
+        >>> clean, removed = decontaminate(made, ["So what is one plus two?"], n=4)
+        >>> [problem.id for problem in clean], removed
         (['b'], {'a': 'what is one plus'})
     """
     for each in (problems, *protected):

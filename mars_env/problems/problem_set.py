@@ -82,7 +82,7 @@ def _checked(problems: object) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProblemSet(Sequence[Problem]):
-    """An immutable sequence of problems of different ids, with its name, revision and licence.
+    """An immutable sequence of problems of different ids (else a `ProblemError`), and where it is from.
 
     Slices, splits and filters are sets too and share the problems. A generated set is lazy:
     it makes a problem only when needed, and problem i is the same in every process.
@@ -95,9 +95,6 @@ class ProblemSet(Sequence[Problem]):
         generated: Whether a program made the problems; reports say so.
         notes: What a reader of results should know (merged duplicates, for example).
         reference_field: Name of the field that references were read from, for error messages.
-
-    Raises:
-        ProblemError: Two problems share an id.
 
     Example:
         >>> problems = ProblemSet("mine", [Problem("p1", "What is 1 + 1?", "2", metadata={"level": 1}),
@@ -165,10 +162,8 @@ class ProblemSet(Sequence[Problem]):
         """Random parts without a statement in common, each in the order of this set.
 
         The sizes are a fraction in (0, 1), for two parts that make up the whole, or the number of problems in
-        each part. As the copies of a statement stay together, the first part of a fraction may lack a few.
-
-        Raises:
-            ConfigError: The sizes do not fit the set or its copies, or the set is endless.
+        each part. As the copies of a statement stay together, the first part of a fraction may lack a few. A
+        `ConfigError` if the sizes do not fit the set or its copies, or the set is endless.
 
         Example:
             >>> problems = ProblemSet("mine", [Problem(f"p{i}", f"What is {i} + 1?", "") for i in range(10)])
@@ -217,8 +212,7 @@ class ProblemSet(Sequence[Problem]):
     def filter(self, predicate: Callable[[Problem], bool] | None = None, /, **metadata: Any) -> "ProblemSet":
         """The problems that pass a test, and whose metadata has each key's value, or one of a collection.
 
-        Raises:
-            ConfigError: There is nothing to filter by, or the set is endless.
+        A `ConfigError` if there is nothing to filter by, or the set is endless.
 
         Example:
             >>> levels = [Problem(f"p{i}", "How many?", "1", metadata={"level": i}) for i in range(5)]

@@ -45,8 +45,7 @@ _MODULE_NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[\w.-
 def register_problem_set(name: str, loader: Loader | ProblemSet) -> None:
     """Make a set or its loader known by name to `load_problems`, `make` and the command line.
 
-    Raises:
-        ConfigError: The name is malformed, or another loader has it.
+    A `ConfigError` if the name is malformed, or another loader has it.
 
     Example:
         >>> from mars_env.types import Problem

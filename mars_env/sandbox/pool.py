@@ -218,8 +218,7 @@ async def run(
         limits: By default `Limits()`.
         backend: ``"auto"``, a name from `mars_env.sandbox.BACKENDS`, ``"remote:<address>"``, or an object.
 
-    Raises:
-        SandboxError: No sandbox works here; the message says what to install.
+    A `SandboxError` if no sandbox works here; it says what to install.
 
     Example:
         >>> result = asyncio.run(run("print(sum(map(int, input().split())))", stdin="1 2 3"))

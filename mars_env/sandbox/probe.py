@@ -113,9 +113,7 @@ async def probe_all() -> list[Probe]:
 async def find_backend(backend: str | Backend) -> Backend:
     """The backend that a name stands for; ``"auto"`` is the best one that works.
 
-    Raises:
-        ConfigError: There is no backend with that name.
-        SandboxError: None works; the message says why each does not, and what to do.
+    A `SandboxError` says why none works, and what to do.
     """
     if not isinstance(backend, str):
         return backend

@@ -110,11 +110,8 @@ class CodeGrader:
     async def outputs(self, problem: Problem, text: str) -> tuple[str, ...] | None:
         """A program's results for the inputs of the public tests, as strings by which votes compare programs.
 
-        None if there is no program, or if it fails on one of the inputs.
-
-        Raises:
-            ConfigError: The problem has no inputs (see `has_inputs`).
-            SandboxError: No sandbox could be started, or it was lost.
+        None if there is no program, or if it fails on an input; a `ConfigError` if the problem has no inputs
+        (see `has_inputs`), a `SandboxError` if no sandbox could be started, or it was lost.
         """
         if not has_inputs(problem):
             raise ConfigError(f"the problem {problem.id!r} has no public tests with inputs")

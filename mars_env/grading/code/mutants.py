@@ -20,10 +20,7 @@ _FUNCTIONS = {"min": "max", "max": "min", "all": "any", "any": "all"}
 
 
 def mutants(source: str, n: int, seed: int = 0) -> list[str]:
-    r"""At most n programs, all different, each of which differs from `source` in one place; most are wrong.
-
-    Raises:
-        SyntaxError: The source does not compile.
+    r"""At most n different programs, each with one change of `source`, or a SyntaxError; most are wrong.
 
     Example:
         >>> sorted(mutants("def f(x):\n    return x + 1", 10))[0]

@@ -68,10 +68,7 @@ _FORMS = {name: _form(name) for name in _FIELDS}
 
 
 def check_tests(reference: Any) -> None:
-    """Reject a reference by which no program could be judged.
-
-    Raises:
-        ProblemError: A field is missing or its value cannot be used; the message says which.
+    """Raise a `ProblemError` for a reference by which no program could be judged; it says which field.
 
     Example:
         >>> check_tests({"form": "stdin", "tests": [{"input": "", "output": 1, "public": True}]})

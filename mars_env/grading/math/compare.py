@@ -47,11 +47,7 @@ def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -
     r"""Whether an answer equals a reference.
 
     The tolerance is the allowed relative difference between two numbers if one of them is written as a
-    decimal; None requires exact equality.
-
-    Raises:
-        OverLimit: A value is too large to compute.
-        Unreadable: The two cannot be compared by these rules.
+    decimal; None requires exact equality. Raises `OverLimit`, and `Unreadable` for what cannot be compared.
 
     Example:
         >>> from mars_env.grading.math.parser import read_answer

@@ -19,9 +19,7 @@ class Undefined(ArithmeticError):
 def exact_value(node: Node, bits: int = 4096) -> Fraction | None:
     r"""The exact value of a rational number, however it is written; None if a node is none.
 
-    Raises:
-        OverLimit: An intermediate value is longer than the bound.
-        Undefined: It has no value (it divides by zero, for example).
+    Raises `OverLimit` for an intermediate value that is longer than the bound, and `Undefined`.
 
     Example:
         >>> from mars_env.grading.math.parser import read_answer

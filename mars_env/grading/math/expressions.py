@@ -60,9 +60,7 @@ def _same_value(a: Node, b: Node, point: _Point, digits: int, real: bool) -> boo
 def same_expression(a: Node, b: Node) -> bool:
     r"""Whether two expressions are equal wherever both are defined.
 
-    Raises:
-        OverLimit: A value is too large to compute.
-        Unreadable: Something in them has no numerical value, or nothing could be compared.
+    Raises `OverLimit`, and `Unreadable` for what has no numerical value, or if nothing could be compared.
 
     Example:
         >>> from mars_env.grading.math.parser import read_answer

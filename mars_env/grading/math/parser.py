@@ -26,9 +26,7 @@ _RELATIONS = {
 def read_answer(text: str, *, commas: bool = True) -> Node:
     r"""Read an answer in LaTeX or plain text; without `commas`, ``1,024`` outside brackets is a list.
 
-    Raises:
-        Unreadable: It is not in the grammar.
-        OverLimit: It is too long or too deep.
+    Raises `Unreadable` for what is not in the grammar, and `OverLimit`.
 
     Example:
         >>> read_answer(r"\left(-\infty, 3\right]").value

@@ -96,10 +96,7 @@ _SPANS = ({(("time", 1),)}, {(("calendar", 1),)})
 
 
 def unit(name: str) -> Unit | None:
-    """The unit that a name means; None for "units" and the like, which mean nothing.
-
-    Raises:
-        Unreadable: The words are not a unit ("or more", "times", "less than").
+    """The unit that a name means; None for "units" and the like, `Unreadable` for "or more" and the like.
 
     Example:
         >>> unit("km/h").factor == unit("kilometers per hour").factor == Fraction(1000, 3600)
@@ -173,11 +170,7 @@ for _dimension, _rows in _ROWS.items():
 
 
 def value_and_unit(node: Node) -> tuple[Node, Unit | str | None]:
-    """A number and its unit: a `Unit`, a mark such as ``"%"`` or ``"deg"``, or None for no unit.
-
-    Raises:
-        Unreadable: The words next to the number are not a unit.
-    """
+    """A number and its unit: a `Unit`, a mark such as ``"%"``, or None; `Unreadable` for other words."""
     if node.kind == "neg":
         value, of = value_and_unit(node.args[0])
         return Node("neg", (value,)), of

@@ -31,7 +31,7 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One thing that a response is judged by.
+    """One thing that a response is judged by; a `ConfigError` if a field makes no sense.
 
     Attributes:
         text: What must hold, in words; for a criterion with negative points, what must not.
@@ -41,9 +41,6 @@ class Criterion:
         check: Name of the program that decides (`mars_env.grading.rubrics.checks`); empty for a judge.
         value: What the program compares with, as plain data.
         tags: Names by which stages and aggregators choose criteria.
-
-    Raises:
-        ConfigError: A field makes no sense.
     """
 
     id: str
@@ -72,10 +69,7 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Rubric:
-    """The criteria of one problem, or of many.
-
-    Raises:
-        ConfigError: Two criteria share an id, or none has positive points.
+    """Criteria with different ids, of which one at least has positive points (else a `ConfigError`).
 
     Example:
         >>> rubric = Rubric.from_rows([{"text": "It names the theorem.", "points": 3},
@@ -128,15 +122,12 @@ class Rubric:
 
     @classmethod
     def from_rows(cls, rows: object) -> "Rubric":
-        """A rubric from plain data: a list of criteria.
+        """A rubric from plain data, a list of criteria; a `ConfigError` says which row is none.
 
         A row has a ``text`` (or ``criterion``, as in HealthBench) and ``points`` (by default 1), and may have
         an ``id``, ``tags``, ``tiers`` (pairs of a value and a string) and a ``check`` (``{"answer": "4"}``).
         Rows of RuscaRL's release are read too: their tags ``verifier:rule``, ``function:math_verify`` and
         ``parameters:<answer>`` become the check ``answer``.
-
-        Raises:
-            ConfigError: A row does not describe a criterion; says which.
         """
         if not isinstance(rows, list | tuple):
             raise ConfigError(f"a rubric is a list of criteria, not {type(rows).__name__}")

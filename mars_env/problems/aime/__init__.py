@@ -1,8 +1,7 @@
 """The embedded `aime` set: AIME-*style* problems made from templates, with answers from 0 to 999.
 
-It contains no text of the contest. Each template computes its answer in a different way than the
-statement's own formula (counting, enumeration, exact fractions); a second method confirmed the answers
-whose hashes the tests hold.
+It contains no text of the contest. Each template computes its answer in a different way than the statement's
+own formula (counting, enumeration, exact fractions); a second method confirmed answers that tests hold.
 """
 
 import random
@@ -38,10 +37,7 @@ def aime_problems(
 
     The level is drawn uniformly from those requested, then the template from those of that level. Metadata:
     ``level`` (1 to 5), ``topic``, ``template``, ``parameters`` (the numbers drawn). No statement is in both
-    splits, ``"train"`` (the default) and ``"test"``.
-
-    Raises:
-        ConfigError: A level, topic, template or split is unknown, or no template fits them all.
+    splits, ``"train"`` (the default) and ``"test"``. A `ConfigError` if no template fits all options.
 
     Example:
         >>> problem = aime_problems(seed=0, topic="geometry")[3]
