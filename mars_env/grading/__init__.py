@@ -1,7 +1,8 @@
 """Grading: takes a problem and a text, returns a `Grade`."""
 
+import copyreg
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mars_env.errors import ConfigError
 from mars_env.sync import run_sync
@@ -29,6 +30,13 @@ def grader_for(kind: str) -> Grader:
             "open problems have no single answer: pass grader=RubricGrader(judge) (mars_env.grading.rubrics)"
         )
     raise ConfigError(f"there is no grader for problems of the kind {kind!r}; pass your own")
+
+
+def pickled(grader: Grader, kind: str) -> tuple[Any, ...]:
+    """What `pickle` stores of a grader: it is made again, but of the shared one, each process has its own."""
+    if grader is grader_for(kind):
+        return grader_for, (kind,)
+    return copyreg.__newobj__, (type(grader),), grader.__dict__  # type: ignore[attr-defined]
 
 
 async def agrade(problem: Problem, text: str) -> Grade:

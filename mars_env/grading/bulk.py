@@ -119,7 +119,6 @@ async def _grade_rows(
     at_once: int,
     write: Callable[[Problem, Grade], None],
 ) -> None:
-    """Judge rows concurrently and write them in order, with only a few in memory at a time."""
     slots = asyncio.Semaphore(at_once)
     begun: deque[tuple[Problem, asyncio.Task[Grade]]] = deque()
 

@@ -22,7 +22,6 @@ Split = Literal["train", "test"]
 _VERSION: Final = 1  # increased when the problems that a seed gives change
 LICENCE: Final = "Apache-2.0"
 MADE: Final = {"source": "mars_env generated", "licence": LICENCE, "generated": True}
-"""The first entries of every made problem's metadata."""
 
 _ATTEMPTS = 2000  # far more draws than any set needs
 
@@ -62,7 +61,6 @@ class _Generated:
         raise ProblemError(f"{place}: no suitable problem in {_ATTEMPTS} draws; widen the set's options")
 
     def index_of(self, problem_id: str) -> int:
-        """The index that an id names; raises KeyError for an id of another set."""
         prefix, _, number = problem_id.rpartition("/")
         canonical = number.isdecimal() and number.isascii() and str(int(number)) == number
         if prefix != self.place(0).removesuffix("/0") or not canonical or int(number) >= ENDLESS:
@@ -87,22 +85,13 @@ def generated_set(
 
     The label is the first part of every id: the name (by default), and the options that change the problems.
     A `ConfigError` if the split is unknown, or the seed is not an integer.
-
-    Example:
-        >>> def make(rng):
-        ...     while True:
-        ...         yield Draft(f"What is {rng.randrange(10**6)} + 0?", "?", {})
-        >>> sums = generated_set("sums", make, seed=0, split="test")
-        >>> sums[3].id, sums.revision
-        ('sums/test/0/3', 'version 1, sums, split test, seed 0')
     """
     if split not in (None, "train", "test"):
         raise ConfigError(f"the problem set {name!r} has the splits 'train' and 'test', not {split!r}")
-    value: object = seed
-    if type(value) is bool or not isinstance(value, Integral):  # "1" would give other problems than 1
-        raise ConfigError(f"the seed of a set must be an integer, got {brief(value)}")
+    if isinstance(seed, bool) or not isinstance(seed, Integral):  # "1" would give other problems than 1
+        raise ConfigError(f"the seed of a set must be an integer, got {brief(seed)}")
     chosen: Split = "test" if split == "test" else "train"
-    label, seed = label or name, int(value)
+    label, seed = label or name, int(seed)
     return ProblemSet(
         name,
         _Generated(label, chosen, seed, make),

@@ -35,8 +35,7 @@ def human_eval_row(row: Row) -> Row:
     return {**row, "examples": [test for test in tests if test and is_true(test)]}
 
 
-_UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
-"""What reading a text as Python may raise."""
+_UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)  # a text as Python
 
 
 def _assertion(source: str, want: str) -> str:

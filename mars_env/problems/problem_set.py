@@ -97,12 +97,10 @@ class ProblemSet(Sequence[Problem]):
         reference_field: Name of the field that references were read from, for error messages.
 
     Example:
-        >>> problems = ProblemSet("mine", [Problem("p1", "What is 1 + 1?", "2", metadata={"level": 1}),
-        ...                                Problem("p2", "What is 7 * 6?", "42", metadata={"level": 2})])
+        >>> problems = ProblemSet("mine", [Problem("p1", "What is 1 + 1?", "2"),
+        ...                                Problem("p2", "What is 7 * 6?", "42")])
         >>> len(problems), problems[1].id, problems.by_id("p1").statement
         (2, 'p2', 'What is 1 + 1?')
-        >>> [p.id for p in problems.filter(level=2)]
-        ['p2']
     """
 
     name: str

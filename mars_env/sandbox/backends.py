@@ -113,14 +113,15 @@ class Bubblewrap:
         return await ForkServer(self, wall, config, modules, own_users=root).ready()
 
 
-def _mounts() -> list[tuple[str, str, str, int, str]]:
+def _mounts() -> list[tuple[bytes, bytes, bytes, int, bytes]]:
     """What each box mounts in its own name space: source, target, type, flags, options."""
     read_only, no_setuid, no_devices, no_execution, recursive, private = 1, 2, 4, 8, 1 << 14, 1 << 18
-    mounts = [("none", "/", "", recursive | private, "")]
+    mounts = [(b"none", b"/", b"", recursive | private, b"")]
     for folder, size in _WRITABLE.items():
-        mounts.append(("tmpfs", folder, "tmpfs", no_setuid | no_devices, f"mode=1777,size={size}"))
+        options = b"mode=1777,size=%d" % size
+        mounts.append((b"tmpfs", folder.encode(), b"tmpfs", no_setuid | no_devices, options))
     flags = no_setuid | no_devices | no_execution | read_only
-    return [*mounts, ("proc", "/proc", "proc", flags, "")]
+    return [*mounts, (b"proc", b"/proc", b"proc", flags, b"")]
 
 
 @dataclass(frozen=True)

@@ -96,10 +96,7 @@ class _RemoteBox:
         """Nothing is kept."""
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
-        """Run one job; the result is LOST if the executor does not answer as it should.
-
-        If it fails with this program each time, but not with an empty one, the program has failed.
-        """
+        """Run one job; if only this program, and no empty one, fails each time, the result is not LOST."""
         if channel is not None or job.source_bytes is None:
             raise ConfigError("a remote sandbox runs Python source without a channel")
         for _ in range(_TRIALS):

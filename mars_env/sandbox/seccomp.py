@@ -55,8 +55,7 @@ move_mount 429 fsopen 430 fsconfig 431 fsmount 432 fspick 433 pidfd_open 434 clo
 pidfd_getfd 438 process_madvise 440 mount_setattr 442 quotactl_fd 443 memfd_secret 447 process_mrelease 448
 set_mempolicy_home_node 450 fchmodat2 452 setxattrat 463 removexattrat 466 open_tree_attr 467 file_setattr 469
 """
-_NEWEST = 470
-"""Later calls are refused as if the kernel lacked them."""
+_NEWEST = 470  # later calls are refused as if the kernel lacked them
 
 _ARCHES = {"x86_64": (0xC000003E, _X86), "aarch64": (0xC00000B7, _ARM)}
 

@@ -1,7 +1,6 @@
 """`CodeGrader` judges programs by running them in sandboxes, which expected results never enter."""
 
 import asyncio
-import copyreg
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from mars_env.errors import ConfigError, ProblemError, SandboxError
+from mars_env.grading import pickled
 from mars_env.grading.code import values
 from mars_env.grading.code.asserts import judge_suite
 from mars_env.grading.code.compare import (
@@ -43,8 +43,7 @@ T = TypeVar("T")
 Scope = Literal["all", "public"]
 Score = Literal["all", "fraction"]
 
-FEEDBACK_CHARACTERS = 2000
-"""Feedback is cut to about this length."""
+FEEDBACK_CHARACTERS = 2000  # at about this length feedback is cut
 
 _CALL = "from mars_env.grading.code import program\nprogram._call()\n"
 _SCRIPT = "from mars_env.grading.code import program\nprogram._script()\n"
@@ -62,7 +61,6 @@ class CodeGrader:
         feedback: ``"public"``: feedback shows only public tests; ``"all"`` shows any.
         limits: For one test. A time or memory limit that the problem states takes precedence.
         slots: Programs judged at a time; by default one more than the number of processors.
-        pool: The sandboxes in which it runs programs.
 
     Example:
         >>> from mars_env.problems.code import code_problem_from_row
@@ -92,12 +90,7 @@ class CodeGrader:
         self.pool = Pool(self.backend, slots=self.slots, modules=_modules())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled grader is made again; of the shared one, each process has its own."""
-        from mars_env.grading import grader_for
-
-        if self is grader_for("code"):
-            return grader_for, ("code",)
-        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
+        return pickled(self, "code")
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge a completion. See `mars_env.types.Grader`."""

@@ -39,8 +39,7 @@ from mars_env.grading.math.units import Unit, letter_unit, scaled, time_span, va
 from mars_env.grading.math.vectors import in_plain
 
 _MAX_ITEMS = 64
-Compare = Callable[[Node, Node, float | None], bool]
-"""A comparison of a reference, an answer, with a tolerance."""
+Compare = Callable[[Node, Node, float | None], bool]  # of a reference and an answer, with a tolerance
 
 
 def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -> bool:

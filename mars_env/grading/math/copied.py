@@ -78,7 +78,6 @@ def _is_formula(node: Node) -> bool:
 
 
 def _plain(node: Node) -> Node:
-    """A node in a form that does not change with what `is_copied` ignores."""
     node = without_domain(node)
     args = tuple(map(_plain, node.args))
     if node.kind == "quantity" or (node.kind == "pow" and args[1] == num(1)):

@@ -24,8 +24,6 @@ _MP = mpmath.MPContext()
 
 
 class _MorePrecision(ArithmeticError):
-    """One value is very large or very small compared with another: more digits are needed."""
-
     def __init__(self, digits: float) -> None:
         super().__init__(f"{digits:.0f} digits are needed")
         self.digits = digits

@@ -10,8 +10,7 @@ from mars_env.grading.math.evaluate import agree, digits_needed, free_symbols, i
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.nodes import EXPRESSIONS, Node, OverLimit, Unreadable, num, operators, substitute
 
-COUNTERS = frozenset("kmnKMN")
-"""Names that stand for an integer where nothing is said about them."""
+COUNTERS = frozenset("kmnKMN")  # integers, where nothing is said about them
 _Point = Mapping[str, Fraction]
 _RANGES = (
     *[(0.05, 0.95)] * 4, *[(1.05, 3)] * 4, *[(4, 12)] * 2, (20, 60), (2000, 9000),

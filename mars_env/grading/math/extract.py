@@ -40,8 +40,7 @@ _BOLD_SENTENCE = re.compile(r"[.!?:。：]\s*(\*\*[^*]+\*\*)\Z")
 _NUMBER = re.compile(r"[-+−]?\\?[$€£]?\.?\d[\d.,/]*(?:[ \t]*\\?%)?")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 _LEFT, _RIGHT = ("$", "\\(", "\\[", "**"), ("$", "\\)", "\\]", "**")
-_TAIL = 5000
-"""So many characters at the end of a text may hold an answer without a box."""
+_TAIL = 5000  # characters at the end of a text that may hold an answer without a box
 
 
 class Extraction(NamedTuple):
@@ -155,7 +154,6 @@ def _after_marker(text: str) -> tuple[str, str]:
 
 
 def _last_line(text: str) -> str:
-    """The last line, or the formula that is displayed there, if it is a value; otherwise empty."""
     text = text.rstrip(" \n\t.。")
     start = text.rfind("\n") + 1
     for left, right in (("$$", "$$"), ("\\[", "\\]")):

@@ -8,8 +8,7 @@ from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num, substi
 from mars_env.grading.math.tokens import FUNCTIONS, Token
 from mars_env.grading.math.vectors import BOLD, derivative
 
-_MAX_DEPTH = 40
-"""How deep brackets, powers and arguments may be nested."""
+_MAX_DEPTH = 40  # of brackets, powers and arguments
 _CONSTANTS = {
     r"\pi": "pi", r"\infty": "inf", r"\emptyset": "empty", r"\RR": "R", r"\ZZ": "Z", r"\NN": "N", r"\QQ": "Q",
     r"\CC": "C",
@@ -40,8 +39,7 @@ _BEGINNINGS = (
     | _DECORATIONS
     | {"\\" + name for name in FUNCTIONS}
 )
-UNKNOWN_FUNCTIONS = frozenset("fghFGH")
-"""Letters that are functions if a bracket follows; any other letter multiplies."""
+UNKNOWN_FUNCTIONS = frozenset("fghFGH")  # if a bracket follows; any other letter multiplies
 
 
 def with_sign(sign: str, node: Node) -> Node:
@@ -71,7 +69,6 @@ class _Factors:
         self.colons = True
 
     def peek(self, ahead: int = 0) -> Token:
-        """The token `ahead` places ahead; after the last one, a token of the kind "end"."""
         place = self.place + ahead
         return self.tokens[place] if place < len(self.tokens) else Token("end", "")
 
@@ -94,7 +91,6 @@ class _Factors:
 
     @contextmanager
     def inside(self, *, bars: int = 0, colons: bool = True) -> Iterator[None]:
-        """Between brackets, where bars and colons have their meaning again."""
         outer, self.bars, self.colons = (self.bars, self.colons), bars, colons
         yield
         self.bars, self.colons = outer
@@ -145,7 +141,6 @@ class _Factors:
         return decimal(self.next().text) if self.peek().kind == "num" else self.argument()
 
     def argument(self) -> Node:
-        """A command's argument: a group, or one token (one digit of a number)."""
         token = self.peek()
         if token.text.isdigit() and len(token.text) > 1:
             self.tokens[self.place] = token._replace(text=token.text[1:])

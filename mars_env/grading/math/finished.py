@@ -22,7 +22,6 @@ _MULTIPLES = word_set("neg mul quantity")
 _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "log"} | dict.fromkeys(
     TRIGONOMETRY, "trig"
 )
-"""A reference that holds one function of a kind allows all."""
 _MAX_TERMS = 8  # a sum of more is not finished
 
 
@@ -68,7 +67,6 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
 
 
 def _has_parts(node: Node) -> bool:
-    """Whether a node consists of several answers; so does ``2 (1, 2)``."""
     inside = node.walk() if node.kind in _MULTIPLES else (node,)
     return any(part.kind in _CONTAINERS for part in inside)
 

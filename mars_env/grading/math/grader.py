@@ -1,6 +1,5 @@
 r"""`MathGrader` judges the final answer of a completion against a mathematical reference."""
 
-import copyreg
 import re
 import time
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from mars_env.errors import ProblemError
+from mars_env.grading import pickled
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.nodes import OverLimit, Unreadable, num
@@ -24,10 +24,8 @@ _PERCENT_SIGN = re.compile(
 )
 _ASKS_FOR_PERCENT = re.compile(r"(?:\A|[^\d\s}$\\])[\s$\\]*(?:per\s?cent|%)|百分", re.IGNORECASE)
 """Per cent of which the problem speaks without a number before it: "what percent", but not "20 percent"."""
-_FLAGS = ("ordered", "integer")
-"""Fields of a problem's metadata that say how its answers are compared."""
-_INLINE_LENGTH = 400
-"""Longest answer, in characters, that is read in the caller's own thread."""
+_FLAGS = ("ordered", "integer")  # of the metadata, that say how answers are compared
+_INLINE_LENGTH = 400  # longest answer that is read in the caller's own thread
 
 Check = Callable[[Problem, str], str]
 """From a problem and a final answer to why the answer is wrong; empty if it is right."""
@@ -77,12 +75,7 @@ class MathGrader:
         self.pool = WorkerPool(workers, limits)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled grader is made again; of the shared one, each process has its own."""
-        from mars_env.grading import grader_for
-
-        if self is grader_for("math"):
-            return grader_for, ("math",)
-        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
+        return pickled(self, "math")
 
     def identity(self) -> dict[str, Any]:
         """How it compares."""

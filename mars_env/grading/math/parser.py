@@ -90,8 +90,6 @@ _LABEL = re.compile(
 
 
 class _Parser(_Factors):
-    """A recursive-descent parser with one method per level of precedence."""
-
     def whole(self) -> Node:
         node = self.listing()
         if self.peek().kind != "end":

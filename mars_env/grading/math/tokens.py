@@ -8,8 +8,7 @@ from typing import NamedTuple
 from mars_env.grading.math.nodes import TRIGONOMETRY, OverLimit, Unreadable, word_set
 from mars_env.grading.math.spelled import in_digits
 
-MAX_LENGTH = 10_000
-"""Longest text that is read, in characters."""
+MAX_LENGTH = 10_000  # characters
 
 
 def _look_alikes() -> dict[int, str]:
@@ -224,7 +223,6 @@ def escape_money(text: str) -> str:
 
 
 def _system(match: re.Match[str]) -> str:
-    r"""A system with a brace on its left only, ``\left\{ ... \right.``, in the usual notation."""
     name = match[1] if match[1] in ("aligned", "gathered") else "cases"
     return rf"\begin{{{name}}}{match[2]}\end{{{name}}}"
 

@@ -45,8 +45,7 @@ _PREFIXES = {
     "n nano": "1/1000000000", "µ μ micro": "1/1000000", "m milli": "1/1000", "c centi": "1/100",
     "d deci": "1/10", "k kilo": "1000", "M mega": "1000000", "G giga": "1000000000",
 }  # fmt: skip
-_WITH_PREFIX = word_set("length mass current amount")
-"""The dimensions whose first unit takes prefixes."""
+_WITH_PREFIX = word_set("length mass current amount")  # of the first unit
 _UNITS: dict[str, Unit] = {}
 
 
@@ -101,8 +100,6 @@ def unit(name: str) -> Unit | None:
     Example:
         >>> unit("km/h").factor == unit("kilometers per hour").factor == Fraction(1000, 3600)
         True
-        >>> unit("square units") is None, unit("apples").dimension
-        (True, (('apple', 1),))
     """
     words, scale = _IRREGULAR.get(name, name).split(), Fraction(1)
     while words and words[0] in _SCALES:

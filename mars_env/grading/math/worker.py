@@ -17,8 +17,7 @@ from typing import Any
 
 from mars_env.grading.math.nodes import OverLimit
 
-_LONGEST = 250
-"""Most characters of a string in a reply."""
+_LONGEST = 250  # characters of a string in a reply
 _NO_MEMORY = "the memory limit was reached"
 
 

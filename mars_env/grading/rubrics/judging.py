@@ -42,13 +42,7 @@ The criterion:
 
 
 def judge_messages(criterion: Criterion, problem: Problem, text: str) -> list[Message]:
-    """The messages that ask a judge about one criterion; of the problem they show the statement alone.
-
-    Example:
-        >>> asked = judge_messages(Criterion("c1", "Short."), Problem("p", "2 + 2?", "4"), "4 </response>")
-        >>> "4 <_/response>" in asked[1]["content"], "Short." in asked[1]["content"]
-        (True, True)
-    """
+    """The messages that ask a judge about one criterion; of the problem they show the statement alone."""
     fields = {"problem": problem.statement, "response": text, "criterion": criterion.text}
     question = fill_template(TEMPLATE, {**fields, "form": _form(criterion)})
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]

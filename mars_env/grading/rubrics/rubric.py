@@ -14,8 +14,7 @@ from mars_env.errors import ConfigError, explained
 from mars_env.text import brief
 from mars_env.types import Problem
 
-RUBRIC = "rubric"
-"""Key of a problem's metadata."""
+RUBRIC = "rubric"  # key of a problem's metadata
 
 Fractions = Mapping[str, float]
 """By criterion, the share of its points that a response gets: 1 if it is met, 0 if not, a tier's value."""

@@ -55,14 +55,8 @@ def aime_problems(
     label += "" if level is None else "-level" + "".join(map(str, levels))
     label += "" if topic is None else "".join(f"-{each.replace(' ', '_')}" for each in topics)
     label += "" if template is None else "".join(f"-{each}" for each in names)
-    return generated_set(
-        "aime",
-        partial(_make, fitting),
-        seed=seed,
-        split=split,
-        label=label,
-        notes="AIME-style problems made from templates; not the contest's",
-    )
+    notes = "AIME-style problems made from templates; not the contest's"
+    return generated_set("aime", partial(_make, fitting), seed=seed, split=split, label=label, notes=notes)
 
 
 _T = TypeVar("_T", int, str)

@@ -12,15 +12,11 @@ Topic = Literal["number theory", "combinatorics", "probability", "algebra", "geo
 LOWEST_TERMS = (
     r"can be written as $\frac{m}{n}$, where $m$ and $n$ are relatively prime positive integers. Find $m+n$."
 )
-"""The usual end of a statement whose answer is a fraction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One draw of a template, with its `parameters`: the numbers drawn, from which tests solve it again.
-
-    The answer is computed in a different way than the one a solver is expected to find.
-    """
+    """One draw of a template; from its `parameters`, the numbers drawn, tests solve it again."""
 
     statement: str
     answer: int | Fraction

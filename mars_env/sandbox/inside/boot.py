@@ -60,7 +60,6 @@ class _Server:
             self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
             # A box writes its user id maps here: it cannot write to its own ``/proc``.
             config["proc"] = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            config["mounts"] = [kernel.mount_arguments(*mount) for mount in config["mounts"]]
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         if "landlock" in config:

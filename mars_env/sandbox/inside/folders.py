@@ -64,7 +64,6 @@ def folder_usage(folder: str, limit: int) -> tuple[int, int]:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder that no process uses any more."""
     try:
         os.rmdir(folder)
     except FileNotFoundError:
@@ -98,7 +97,6 @@ def empty(folder: str) -> None:
 
 
 def _unlink_files(fd: int) -> list[str]:
-    """Remove everything in a folder except its subfolders; returns their names."""
     with os.scandir(fd) as entries:
         listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     writable = os.fstat(fd).st_mode & 0o300 == 0o300

@@ -73,14 +73,7 @@ def unshare(config: dict[str, Any], uid: int | None) -> None:
         os.close(fd)
 
 
-def mount_arguments(
-    source: str, target: str, kind: str, flags: int, data: str = ""
-) -> tuple[bytes | int, ...]:
-    return source.encode(), target.encode(), kind.encode(), flags, data.encode()
-
-
 def drop_capabilities() -> None:
-    """Drop root's capabilities; they cannot be regained."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
@@ -113,7 +106,6 @@ def landlock_rules(abi: int, read: list[str]) -> dict[str, Any]:
 
 
 def landlock_ruleset(config: dict[str, Any], workdir: str) -> int:
-    """A Landlock ruleset: the shared rules, and access to everything below the working directory."""
     ruleset = libc_call("syscall", SYS_LANDLOCK_CREATE, config["attributes"], len(config["attributes"]), 0)
     fd = os.open(workdir, os.O_PATH | os.O_CLOEXEC)
     for rule in (*config["rules"], struct.pack("=Qi", config["files"], fd)):

@@ -44,7 +44,6 @@ class _Packages:
 
 
 def preload(modules: dict[str, bytes], packages: dict[str, str]) -> None:
-    """Import in advance what most programs need, and add the modules given as code."""
     import _sitebuiltins
 
     builtins.exit = _sitebuiltins.Quitter("exit", "Ctrl-D (i.e. EOF)")
@@ -169,7 +168,6 @@ def _exit_status(error: SystemExit) -> int:
 
 
 def _finish(code: int) -> int:
-    """Do what the interpreter does at exit, except tearing itself down; returns the exit status."""
     try:
         if "threading" in sys.modules:
             sys.modules["threading"]._shutdown()

@@ -14,10 +14,7 @@ ADDRESS_AT = 40  # of the second argument, in struct seccomp_notif
 
 
 def answer(listener: int) -> None:
-    """Answer whether a program may change what happens when its children end; if not, its call has no effect.
-
-    It is asked over the file descriptor `listener`.
-    """
+    """Answer whether a program may change what happens when its children end; if not, it does nothing."""
     question = bytearray(80)
     try:
         fcntl.ioctl(listener, RECEIVE, question)

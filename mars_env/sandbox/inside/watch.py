@@ -95,7 +95,6 @@ class Watch:
         return seen
 
     def members(self) -> list[int]:
-        """Pids of all live processes that the program started."""
         if self.namespaces:
             return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != self.me]
         pids, frontier = [], [self.me]
@@ -106,7 +105,6 @@ class Watch:
         return pids
 
     def disk_usage(self, limit: int) -> tuple[int, int]:
-        """Bytes and files in the folders that programs can write to."""
         if not self.namespaces:
             return folders.folder_usage(self.writable[0], limit)
         usages = [os.statvfs(folder) for folder in self.writable]
@@ -173,7 +171,6 @@ def idle_time(seconds: float, wait: float) -> float:
 
 
 def output_bytes(fd: int) -> int:
-    """How much was written to a file, or allocated for it."""
     status = os.fstat(fd)
     slack = 4 << 20  # the kernel may use large pages
     return max(status.st_size, status.st_blocks * 512 - slack)
@@ -218,7 +215,6 @@ def count_descriptors(path: str, limits: dict[str, Any]) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """Pids of the live processes that a process has started."""
     pids: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
