@@ -106,7 +106,8 @@ class _RemoteBox:
             control, _ = await self._ask(replace(job, source=b""), limits)
             if control.ended is Ended.LOST:
                 return result
-        return replace(result, ended=ended)
+            failed = replace(result, ended=ended)
+        return failed
 
     async def _ask(self, job: Job, limits: Limits) -> tuple[Result, Ended | None]:
         """Send one request; if it is lost and the program may be to blame, also say how the program ended."""
