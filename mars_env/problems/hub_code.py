@@ -35,7 +35,7 @@ def human_eval_row(row: Row) -> Row:
     return {**row, "examples": [test for test in tests if test and is_true(test)]}
 
 
-_UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)  # a text as Python
+_UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)  # errors of `ast`
 
 
 def _assertion(source: str, want: str) -> str:

@@ -185,7 +185,7 @@ def output_key(output: bytes) -> str:
 
 
 def value_key(data: bytes) -> str | None:
-    """A string that is the same for equal results of a call (a list equals a tuple); None if it has none."""
+    """A string that is the same for equal results of a call (a list equals a tuple), or None."""
     if len(data) > _KEYED:
         return hashlib.sha256(data).hexdigest()
     try:

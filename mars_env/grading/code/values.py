@@ -15,9 +15,7 @@ if TYPE_CHECKING:  # typing itself is slow to import
     from typing import Any
 
 MAX_DEPTH = 150  # both sides reject deeper nesting
-NAMED = (
-    -1 << 62
-)  # the number of a handle for an object of the standard library, whose kind is ``module:name``
+NAMED = -1 << 62  # number of a handle for an object of the standard library; its kind is ``module:name``
 _ATTRIBUTES = {
     "builtins.range": "start stop step",
     "fractions.Fraction": "numerator denominator",

@@ -52,7 +52,7 @@ class Extraction(NamedTuple):
 
 class _Box(NamedTuple):
     start: int
-    low: int  # of its content
+    low: int  # where its content starts, and ends
     high: int
     end: int
 

@@ -24,7 +24,7 @@ _PERCENT_SIGN = re.compile(
 )
 _ASKS_FOR_PERCENT = re.compile(r"(?:\A|[^\d\s}$\\])[\s$\\]*(?:per\s?cent|%)|百分", re.IGNORECASE)
 """Per cent of which the problem speaks without a number before it: "what percent", but not "20 percent"."""
-_FLAGS = ("ordered", "integer")  # of the metadata, that say how answers are compared
+_FLAGS = ("ordered", "integer")  # fields of a problem's metadata that say how its answers are compared
 _INLINE_LENGTH = 400  # longest answer that is read in the caller's own thread
 
 Check = Callable[[Problem, str], str]

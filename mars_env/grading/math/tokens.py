@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mars_env.grading.math.nodes import TRIGONOMETRY, OverLimit, Unreadable, word_set
 from mars_env.grading.math.spelled import in_digits
 
-MAX_LENGTH = 10_000  # characters
+MAX_LENGTH = 10_000  # characters of a text that is read
 
 
 def _look_alikes() -> dict[int, str]:

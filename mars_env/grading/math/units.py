@@ -45,7 +45,7 @@ _PREFIXES = {
     "n nano": "1/1000000000", "µ μ micro": "1/1000000", "m milli": "1/1000", "c centi": "1/100",
     "d deci": "1/10", "k kilo": "1000", "M mega": "1000000", "G giga": "1000000000",
 }  # fmt: skip
-_WITH_PREFIX = word_set("length mass current amount")  # of the first unit
+_WITH_PREFIX = word_set("length mass current amount")  # dimensions whose first unit takes prefixes
 _UNITS: dict[str, Unit] = {}
 
 
