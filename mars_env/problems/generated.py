@@ -88,10 +88,11 @@ def generated_set(
     """
     if split not in (None, "train", "test"):
         raise ConfigError(f"the problem set {name!r} has the splits 'train' and 'test', not {split!r}")
-    if isinstance(seed, bool) or not isinstance(seed, Integral):  # "1" would give other problems than 1
-        raise ConfigError(f"the seed of a set must be an integer, got {brief(seed)}")
+    value: object = seed
+    if type(value) is bool or not isinstance(value, Integral):  # "1" would give other problems than 1
+        raise ConfigError(f"the seed of a set must be an integer, got {brief(value)}")
     chosen: Split = "test" if split == "test" else "train"
-    label, seed = label or name, int(seed)
+    label, seed = label or name, int(value)
     return ProblemSet(
         name,
         _Generated(label, chosen, seed, make),
