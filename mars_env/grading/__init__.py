@@ -1,14 +1,8 @@
-r"""Grading: takes a problem and a text, returns a `Grade`.
+"""Grading: takes a problem and a text, returns a `Grade`."""
 
-Example:
-    >>> from mars_env.grading import grade
-    >>> from mars_env.types import Problem
-    >>> str(grade(Problem("p", "Solve 2x = 1.", r"\frac{1}{2}"), r"$x = \boxed{0.5}$").verdict)
-    'CORRECT'
-"""
-
+import copyreg
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mars_env.errors import ConfigError
 from mars_env.sync import run_sync
@@ -22,14 +16,7 @@ __all__ = ["agrade", "check_reference", "grade", "grader_for"]
 
 @cache
 def grader_for(kind: str) -> Grader:
-    """The shared grader for a kind of problem: one per process, started on first use.
-
-    Args:
-        kind: ``"math"`` or ``"code"``. ``"open"`` problems need a grader that you give.
-
-    Raises:
-        ConfigError: No grader judges this kind.
-    """
+    """The shared grader, one per process, for ``"math"`` or ``"code"``; a `ConfigError` for another kind."""
     if kind == "math":
         from mars_env.grading.math.grader import MathGrader
 
@@ -45,23 +32,22 @@ def grader_for(kind: str) -> Grader:
     raise ConfigError(f"there is no grader for problems of the kind {kind!r}; pass your own")
 
 
+def pickled(grader: Grader, kind: str) -> tuple[Any, ...]:
+    """What `pickle` stores of a grader: it is made again, but of the shared one, each process has its own."""
+    if grader is grader_for(kind):
+        return grader_for, (kind,)
+    return copyreg.__newobj__, (type(grader),), grader.__dict__  # type: ignore[attr-defined]
+
+
 async def agrade(problem: Problem, text: str) -> Grade:
-    """Judge one text against one problem, from async code. See `grade`."""
+    """`grade`, from async code."""
     return await grader_for(problem.kind).grade(problem, text)
 
 
 def grade(problem: Problem, text: str) -> Grade:
-    r"""Judge one text against one problem.
+    r"""Judge a model's text: CORRECT, WRONG with its reason, or UNKNOWN if the machinery failed.
 
-    Args:
-        problem: Its kind chooses the grader.
-        text: What a model wrote; anything at all.
-
-    Returns:
-        CORRECT, WRONG with its reason, or UNKNOWN if the machinery failed.
-
-    Raises:
-        ConfigError: There is no grader for problems of this kind.
+    A `ConfigError` if there is no grader for problems of this kind.
 
     Example:
         >>> problem = Problem("p", "What is 5 times 5?", "25")
@@ -77,5 +63,4 @@ def check_reference(problem: Problem) -> str | None:
     """Why a problem's reference cannot be used to judge answers, or None; loaders reject such problems."""
     if problem.kind != "math":
         return None
-    math = cast("MathGrader", grader_for("math"))
-    return math.check_reference(problem)
+    return cast("MathGrader", grader_for("math")).check_reference(problem)

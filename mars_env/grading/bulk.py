@@ -32,23 +32,19 @@ def grade_file(
     concurrency: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
-    r"""Grade a file of completions.
+    r"""Grade a file of completions; returns how many rows got each verdict.
 
     Args:
         problems: By id.
         completions: Rows ``{"problem_id": ..., "completion": ...}``, one JSON object per line.
-        out: Where to write rows ``{"problem_id", "verdict", "score", "reason", "seconds"}`` in the order of
-            the input (with ``"backend"`` and ``"feedback"`` for code, and ``"details"`` for rubrics). A draft
-            next to it replaces it when complete.
+        out: For rows ``{"problem_id", "verdict", "score", "reason", "seconds"}`` in the order of the input
+            (with ``"backend"`` and ``"feedback"`` for code, and ``"details"`` for rubrics).
         grader: Judges every row; None uses the shared grader for each problem's kind.
         concurrency: How many rows are judged at once; None means four per CPU.
         on_progress: Called with the number of rows done and the total.
 
-    Returns:
-        How many rows got each verdict.
-
     Raises:
-        ConfigError: A row cannot be read or names an unknown problem; the message gives file, line and field.
+        ConfigError: A row cannot be read; the message gives file, line and field.
         StoreError: The verdicts cannot be written.
 
     Example:
@@ -123,7 +119,6 @@ async def _grade_rows(
     at_once: int,
     write: Callable[[Problem, Grade], None],
 ) -> None:
-    """Judge rows concurrently and write them in order, with only a few in memory at a time."""
     slots = asyncio.Semaphore(at_once)
     begun: deque[tuple[Problem, asyncio.Task[Grade]]] = deque()
 

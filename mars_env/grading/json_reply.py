@@ -9,16 +9,13 @@ MAX_JSON: Final = 50_000
 
 
 def parse_json_object(text: str) -> dict[str, Any] | None:
-    r"""The one JSON object that a text consists of; None if it is anything else.
+    r"""The JSON object that a text, or a code fence, consists of.
 
-    A code fence around it is allowed; a second object, a key twice and more than
-    `MAX_JSON` characters are not.
+    None for anything else: a second object, a key twice, more than `MAX_JSON` characters.
 
     Example:
-        >>> parse_json_object('```json\n{"met": true}\n```')
-        {'met': True}
-        >>> parse_json_object('{"met": true, "met": false}') is None
-        True
+        >>> parse_json_object('```json\n{"met": true}\n```'), parse_json_object('{"met": true, "met": false}')
+        ({'met': True}, None)
     """
     text = text.strip()
     if len(text) > MAX_JSON:

@@ -1,4 +1,4 @@
-r"""Grades by Math-Verify, for metrics that can be compared with those of other harnesses."""
+"""Grades by Math-Verify, for metrics that can be compared with those of other harnesses."""
 
 import importlib.util
 import time
@@ -16,15 +16,8 @@ class MathVerifyGrader:
     r"""Grades by the extraction and the comparison of Math-Verify (github.com/huggingface/Math-Verify).
 
     Use it to report metrics beside those of other harnesses, and `MathGrader` to train: Math-Verify takes
-    ``0.333333`` for ``1/3``, and drops words that it does not know. It runs in worker processes, and a
-    completion beyond their limits is WRONG.
-
-    Args:
-        limits: What one verdict may use.
-        workers: Worker processes; None means one per CPU.
-
-    Raises:
-        MissingExtra: The extra ``math-verify`` is not installed.
+    ``0.333333`` for ``1/3``, and drops words that it does not know. It runs in worker processes (by default
+    one per CPU), and a completion beyond their limits is WRONG. It needs the extra ``math-verify``.
 
     Example:
         >>> grader = MathVerifyGrader(workers=1)
@@ -54,9 +47,6 @@ class MathVerifyGrader:
     def close(self) -> None:
         """End the worker processes; the grader cannot be used after that."""
         self.pool.close()
-
-
-# -- for the worker -----------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,4 @@
-r"""Finds the model's own message in a completion: what stands between the control tokens of chat templates.
-
-Everything here takes linear time in the length of the text.
-"""
+"""Finds the model's own message between the control tokens of chat templates, in linear time."""
 
 import re
 
@@ -24,11 +21,7 @@ _FINAL = "<|channel|>final<|message|>"
 
 
 def without_opening(text: str) -> str | None:
-    r"""The text without the control tokens that open it, or from the start of its final channel.
-
-    Returns:
-        None if a model that thinks in a separate channel never reached its final one.
-    """
+    """The text without the control tokens that open it; None if it has channels, but no final one."""
     if "<|channel|>" in text:
         _, final, text = text.partition(_FINAL)
         if not final:
@@ -38,11 +31,7 @@ def without_opening(text: str) -> str | None:
 
 
 def own_message(text: str) -> str | None:
-    r"""The first message of a completion: up to the first control token of a chat template.
-
-    Returns:
-        The message without the tokens that open it; None if a model that thinks in a separate
-        channel never reached its final one.
+    r"""The first message of a completion: up to the first control token after those of `without_opening`.
 
     Example:
         >>> own_message("It is 25.<|im_end|>\n<|im_start|>user\nAnd 26?")
@@ -57,8 +46,7 @@ def own_message(text: str) -> str | None:
     begun = without_opening(text)
     if begun is None:
         return None
-    text = begun
-    for token in CONTROL.finditer(text):
-        if token.group() != "</s>" or text.find("<s>", 0, token.start()) < 0:  # "<s>24</s>" is struck out
-            return text[: token.start()]
-    return text
+    for token in CONTROL.finditer(begun):
+        if token.group() != "</s>" or begun.find("<s>", 0, token.start()) < 0:  # "<s>24</s>" is struck out
+            return begun[: token.start()]
+    return begun

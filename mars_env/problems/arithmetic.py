@@ -18,17 +18,12 @@ _LARGEST_TERM = 99
 def arithmetic_problems(
     *, seed: int = 0, split: str | None = None, min_terms: int = 1, max_terms: int = 6
 ) -> ProblemSet:
-    """The endless set of chained arithmetic.
+    """The endless set of chained arithmetic; a `ConfigError` for invalid limits or an unknown split.
 
-    The start is uniform in 0 to 999, the number of terms uniform between its limits, each term's sign
-    uniform and its size uniform in 0 to 99. Metadata: ``start``; ``terms``, the signed integers;
-    ``signs``, 1 or -1 for each term (to distinguish "+ 0" from "- 0"); ``level``, the number of terms.
-
-    No statement is in both splits, ``"train"`` (the default) and ``"test"``. There are at most 25 terms: b to
-    z.
-
-    Raises:
-        ConfigError: The limits are invalid, or the split is unknown.
+    The start is uniform in 0 to 999, the number of terms uniform between its limits (at most 25), each term's
+    sign uniform and its size uniform in 0 to 99. Metadata: ``start``; ``terms``, the signed integers;
+    ``signs``, 1 or -1 for each term (to distinguish "+ 0" from "- 0"); ``level``, the number of terms. No
+    statement is in both splits, ``"train"`` (the default) and ``"test"``.
 
     Example:
         >>> problem = arithmetic_problems(seed=0)[0]
@@ -47,12 +42,7 @@ def arithmetic_problems(
 
 
 def arithmetic_statement(start: int, terms: Sequence[int], signs: Sequence[int]) -> str:
-    """The text of a problem.
-
-    Example:
-        >>> arithmetic_statement(882, [-27, -65, 64], [-1, -1, 1])
-        'Work modulo 1000. Start with a = 882. Then b = a - 27, c = b - 65, d = c + 64. What is d?'
-    """
+    """The text of a problem."""
     letters = string.ascii_lowercase
     chain = ", ".join(
         f"{letters[i + 1]} = {letters[i]} {_operator(sign)} {abs(term)}"
@@ -62,12 +52,7 @@ def arithmetic_statement(start: int, terms: Sequence[int], signs: Sequence[int])
 
 
 def values(problem: Problem) -> tuple[int, ...]:
-    """The value of every letter, starting with the start value; each is in 0 to 999.
-
-    Example:
-        >>> values(Problem("p", "", "", metadata={"start": 882, "terms": [-27, -65, 64]}))
-        (882, 855, 790, 854)
-    """
+    """The value of every letter, starting with the start value; each is in 0 to 999."""
     totals = [int(problem.metadata["start"])]
     for term in problem.metadata["terms"]:
         totals.append((totals[-1] + term) % _MODULUS)
@@ -75,13 +60,7 @@ def values(problem: Problem) -> tuple[int, ...]:
 
 
 def written_steps(problem: Problem) -> tuple[str, ...]:
-    """The solution, one line per letter.
-
-    Example:
-        >>> example = {"start": 20, "terms": [-27, 0], "signs": [-1, 1]}
-        >>> written_steps(Problem("p", "", "", metadata=example))
-        ('a = 20', 'b = 20 - 27 = 993', 'c = 993 + 0 = 993')
-    """
+    """The solution, one line per letter: ``b = 20 - 27 = 993``."""
     letters, totals = string.ascii_lowercase, values(problem)
     steps = [f"a = {totals[0]}"]
     for i, (term, sign) in enumerate(zip(problem.metadata["terms"], problem.metadata["signs"], strict=True)):

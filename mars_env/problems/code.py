@@ -42,10 +42,9 @@ def is_code_row(row: Row) -> bool:
 
 
 def load_code_file(path: str | Path, *, licence: str = "unknown") -> ProblemSet:
-    r"""A set from a jsonl or parquet file, or a folder of them, with rows for `code_problem_from_row`.
+    """A set from a jsonl or parquet file, or a folder of them, with rows for `code_problem_from_row`.
 
-    Raises:
-        ProblemError: A row is bad (the message gives file, line and field), or there is none.
+    A `ProblemError` for a bad row gives file, line and field.
     """
     path = Path(path)
     of = partial(code_problem_from_row, source=path.stem, licence=licence)
@@ -98,7 +97,6 @@ _STATEMENTS = ("prompt", "problem", "question", "description", "question_content
 
 
 def _id(row: Row, default: str | None) -> str:
-    """A row's id, or the default; raises BadField if there is neither."""
     for field in _IDS:
         if row.get(field) not in (None, ""):
             return required_text(row, field)
@@ -108,7 +106,6 @@ def _id(row: Row, default: str | None) -> str:
 
 
 def _statement(row: Row, reference: Mapping[str, Any]) -> str:
-    """A row's statement, with the starter code or the name of the function that the tests call."""
     field = next((name for name in _STATEMENTS if row.get(name)), "prompt")
     if not isinstance(row.get(field), str) or not row[field].strip():
         raise BadField(field, "must be a non-empty text")
@@ -125,7 +122,6 @@ def _statement(row: Row, reference: Mapping[str, Any]) -> str:
 
 
 def _names(text: str, name: str) -> bool:
-    """Whether a statement names a function: it calls or marks it, or the name is not an ordinary word."""
     if not name.isalpha() or not name.islower():
         return name in text
     before, after = r"(?:[`'\"]|\b(?:function|method|named|called|def|class) +)", r"[`'\"(]"
@@ -148,7 +144,6 @@ def _reference(row: Row) -> dict[str, Any]:
 
 
 def _tests_of_mode(row: Row, mode: Any) -> dict[str, Any]:
-    """The tests of a row in the library's own form."""
     if mode == "function_call":
         return _inputs_and_outputs(row, row, "inputs")
     if mode == "stdin":
@@ -157,7 +152,6 @@ def _tests_of_mode(row: Row, mode: Any) -> dict[str, Any]:
 
 
 def _tests(row: Row) -> dict[str, Any]:
-    """The tests of a row whose field ``tests`` tells its form."""
     tests = row.get("tests")
     if "test_list" in row or "entry_point" in row or _is_assert_list(tests):
         return _asserts(row)
@@ -171,7 +165,6 @@ def _tests(row: Row) -> dict[str, Any]:
 
 
 def _public(row: Row) -> int:
-    """How many of the first tests are public."""
     return row["public_tests"] if isinstance(row.get("public_tests"), int) else 0
 
 

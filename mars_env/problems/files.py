@@ -24,17 +24,14 @@ FIELDS: Mapping[str, str | None] = {"id": "id", "problem": "problem", "answer": 
 def load_file(
     path: str | Path, *, fields: Mapping[str, str | None] | None = None, licence: str = "unknown"
 ) -> ProblemSet:
-    r"""A set from a jsonl or parquet file, or from all of them in a folder.
+    r"""A set from a ``.jsonl``, ``.ndjson`` or ``.parquet`` file, or from all of them in a folder.
 
     A row's other fields become metadata, with ``source`` (the file's name) and ``licence``
     added if the row lacks them. A row without an answer, with a ``rubric`` or ``documents``, is an
     open problem. A file of `mars_env.problems.written` is read as it was written.
 
-    Args:
-        path: A ``.jsonl``, ``.ndjson`` or ``.parquet`` file, or a folder of such files.
-        fields: Which field of a row is ``id``, ``problem`` and ``answer``, if the names differ;
-            ``{"id": None}`` numbers the problems by file and row.
-        licence: Recorded for reports.
+    `fields` says which field of a row is ``id``, ``problem`` and ``answer``, if the names differ;
+    ``{"id": None}`` numbers the problems by file and row.
 
     Raises:
         ProblemError: A row is bad (the message gives file, line and field), or there is none.
@@ -70,14 +67,9 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def file_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Rows of a file, or of all jsonl and parquet files in a folder, in the order of their names.
+    """Rows of a file, or of all in a folder, each after its place (``"p.jsonl, line 3"``, from 1).
 
-    Yields:
-        Pairs of a place (``"p.jsonl, line 3"``, ``"p.parquet, row 3"``; both count from 1) and a row.
-
-    Raises:
-        ProblemError: There is no such file, or it cannot be read; the message gives file and line.
-        MissingExtra: Parquet files need the extra ``datasets``.
+    A `ProblemError` for what cannot be read gives file and line; parquet needs the extra ``datasets``.
     """
     if path.is_dir():
         files = files_of(path)

@@ -22,7 +22,6 @@ Split = Literal["train", "test"]
 _VERSION: Final = 1  # increased when the problems that a seed gives change
 LICENCE: Final = "Apache-2.0"
 MADE: Final = {"source": "mars_env generated", "licence": LICENCE, "generated": True}
-"""The first entries of every made problem's metadata."""
 
 _ATTEMPTS = 2000  # far more draws than any set needs
 
@@ -39,14 +38,12 @@ class Draft:
 
 
 Maker = Callable[[random.Random], Iterator[Draft | None]]
-"""Draws one problem again and again; None stands for a draw that is not suitable. What it draws before the
-first stays the same. A module-level generator function, or a partial of one: worker processes import it."""
+"""Draws one problem again and again; None stands for a draw that is not suitable. A module-level generator
+function, or a partial of one: worker processes import it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Generated:
-    """A lazy source of problems."""
-
     label: str
     split: Split
     seed: int
@@ -64,7 +61,6 @@ class _Generated:
         raise ProblemError(f"{place}: no suitable problem in {_ATTEMPTS} draws; widen the set's options")
 
     def index_of(self, problem_id: str) -> int:
-        """The index that an id names; raises KeyError for an id of another set."""
         prefix, _, number = problem_id.rpartition("/")
         canonical = number.isdecimal() and number.isascii() and str(int(number)) == number
         if prefix != self.place(0).removesuffix("/0") or not canonical or int(number) >= ENDLESS:
@@ -72,7 +68,6 @@ class _Generated:
         return int(number)
 
     def place(self, index: int) -> str:
-        """The place is the id."""
         return f"{self.label}/{self.split}/{self.seed}/{index}"
 
 
@@ -86,21 +81,10 @@ def generated_set(
     notes: str = "",
     reference_field: str = "answer",
 ) -> ProblemSet:
-    """An endless embedded set.
+    """An endless embedded set, whose splits ``"train"`` (also for None) and ``"test"`` share no statement.
 
-    The split is ``"train"`` (also for None) or ``"test"``; no statement is in both, whatever the seeds. The
-    label is the first part of every id: the name (by default), and the options that change the problems.
-
-    Raises:
-        ConfigError: The split is unknown, or the seed is not an integer.
-
-    Example:
-        >>> def make(rng):
-        ...     while True:
-        ...         yield Draft(f"What is {rng.randrange(10**6)} + 0?", "?", {})
-        >>> sums = generated_set("sums", make, seed=0, split="test")
-        >>> sums[3].id, sums.revision
-        ('sums/test/0/3', 'version 1, sums, split test, seed 0')
+    The label is the first part of every id: the name (by default), and the options that change the problems.
+    A `ConfigError` if the split is unknown, or the seed is not an integer.
     """
     if split not in (None, "train", "test"):
         raise ConfigError(f"the problem set {name!r} has the splits 'train' and 'test', not {split!r}")
@@ -121,11 +105,6 @@ def generated_set(
 
 
 def split_of(statement: str) -> Split:
-    """The split that a statement belongs to, whatever the seed: about one in four is held out for ``"test"``.
-
-    Example:
-        >>> split_of("What is 1 + 1?") in ("train", "test")
-        True
-    """
+    """The split that a statement belongs to, whatever the seed: for about one in four, ``"test"``."""
     first_byte = hashlib.blake2b(statement.encode(), digest_size=1).digest()[0]
     return "test" if first_byte % 4 == 0 else "train"

@@ -6,7 +6,7 @@ docs/problems.md says how each repository, revision and column name was checked 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,7 @@ HubConvert = Callable[[Row, int, str], Problem]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSet:
-    """One real set, at a pinned revision; ``"main"`` if none could be verified.
+    """One real set, at a pinned revision.
 
     A split has the number of its rows (a download of another size is rejected), or the patterns of its data
     files, which `builder` reads: `datasets` no longer runs the script that some repositories contain.
@@ -46,11 +46,10 @@ class HubSet:
     def load(
         self, *, seed: int = 0, split: str | None = None, source: str | Path | None = None
     ) -> ProblemSet:
-        """Load the set from the hub (or its local cache), or from a local copy.
+        """Load the set from the hub (or its local cache), in its order whatever the seed.
 
-        A `source` is a local jsonl or parquet file, or a folder of them, with the hub's columns; the network
-        is then not used. All of it is read, so it holds this split alone. The order is the hub's, whatever
-        the seed.
+        A `source` is a local jsonl or parquet file, or a folder of them, with the hub's columns. All of it is
+        read, so it holds this split alone.
 
         Raises:
             ConfigError: No such split, or the folder has files that are named for another one.
@@ -99,12 +98,7 @@ class HubSet:
         )
 
     def download(self, split: str) -> Iterator[tuple[str, Row]]:
-        """The rows of a split, each with its place, from the hub or its local cache.
-
-        Raises:
-            ProblemError: They cannot be downloaded, or their number differs from the recorded one.
-            MissingExtra: The extra ``datasets`` is not installed.
-        """
+        """The rows of a split, each with its place, from the hub or its local cache; raises as `load`."""
         with needs("datasets", f"the problem set {self.name!r}, unless source= names a local copy"):
             import datasets
         files = self.splits[split]
@@ -140,7 +134,6 @@ class HubSet:
 
 @cache
 def _described() -> Any:
-    """What ``data/hub.json`` says of each set: fields of `HubSet`."""
     return json.loads((Path(__file__).parent / "data" / "hub.json").read_text(encoding="utf-8"))
 
 
@@ -151,10 +144,7 @@ def hub_set(name: str, convert: HubConvert) -> HubSet:
 
 @contextmanager
 def _offline_if_unreachable(datasets: Any) -> Iterator[None]:
-    """Within it, the hub's libraries read their cache alone if the hub does not answer one short request.
-
-    They would ask it again and again, for most of a minute, before they do so.
-    """
+    """The hub's libraries read only their cache if it does not answer: they ask for nearly a minute."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE or _hub_answers():
@@ -171,18 +161,15 @@ def _offline_if_unreachable(datasets: Any) -> Iterator[None]:
 
 
 def _hub_answers() -> bool:
-    """Whether the hub answers at all, in the time that its libraries wait for an answer."""
     from huggingface_hub import constants, get_session
 
-    try:
+    with suppress(Exception):  # of httpx, or in older versions of requests
         get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-    except Exception:  # of httpx, or in older versions of requests
-        return False
-    return True
+        return True
+    return False
 
 
 def _unreachable(what: str, error: Exception) -> ProblemError:
-    """The error for data that the hub did not deliver."""
     message = next(iter(str(error).strip().splitlines()), "no message")
     return ProblemError(
         f"cannot load {what} ({type(error).__name__}: {message}); connect to the network, or give a local "

@@ -18,15 +18,7 @@ from mars_env.types import Problem
 
 
 def human_eval_row(row: Row) -> Row:
-    r"""HumanEval: the examples in the prompt are the public tests, if they are expressions and true.
-
-    Example:
-        >>> row = {"task_id": "HumanEval/0", "prompt": "def f(x):\n    '''\n    >>> f(1)\n    2\n    '''\n",
-        ...        "entry_point": "f", "test": "def check(candidate):\n    assert candidate(3) == 4",
-        ...        "canonical_solution": "    return x + 1"}
-        >>> human_eval_row(row)["examples"]
-        ['assert f(1) == 2']
-    """
+    """HumanEval: the examples in the prompt are the public tests, if they are expressions and true."""
     prompt = required_text(row, "prompt")
     try:
         # The quotes that close the docstring are not part of the last example's output.
@@ -43,8 +35,7 @@ def human_eval_row(row: Row) -> Row:
     return {**row, "examples": [test for test in tests if test and is_true(test)]}
 
 
-_UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)
-"""What reading a text as Python may raise."""
+_UNREADABLE = (SyntaxError, ValueError, TypeError, RecursionError, MemoryError)  # errors of `ast`
 
 
 def _assertion(source: str, want: str) -> str:
@@ -57,7 +48,6 @@ def _assertion(source: str, want: str) -> str:
 
 
 def _results(tests: str, function: str) -> dict[str, Any]:
-    """What tests say that calls of a function return, by the calls' arguments."""
     cases = {}
     try:
         for node in ast.walk(ast.parse(tests)):
@@ -71,14 +61,7 @@ def _results(tests: str, function: str) -> dict[str, Any]:
 
 
 def mbpp_row(row: Row) -> Row:
-    """MBPP (sanitized) and MBPP+: the first assert is public and shown: it also tells the function's name.
-
-    Example:
-        >>> row = {"task_id": 2, "prompt": "Write a function to add.", "code": "def add(a, b): return a + b",
-        ...        "test_imports": [], "test_list": ["assert add(1, 2) == 3", "assert add(0, 0) == 0"]}
-        >>> mbpp_row(row)["id"], mbpp_row(row)["public_tests"], mbpp_row(row)["entry_point"]
-        ('mbpp/2', 1, 'add')
-    """
+    """MBPP (sanitized) and MBPP+: the first assert is public and shown: it also tells the function's name."""
     tests = row.get("test_list", row.get("tests"))
     if not isinstance(tests, (list, tuple)) or not tests or not isinstance(tests[0], str):
         raise BadField("test_list", "must be a list of asserts")
@@ -120,17 +103,10 @@ def live_code_bench(
 ) -> ProblemSet:
     """LiveCodeBench's code generation, by release and by the contests' dates.
 
-    Args:
-        seed: Has no effect.
-        split: There is only one, ``"test"``.
-        release: ``"v1"`` to ``"v6"``: which data files to read; each release includes the earlier ones.
-        start: The first contest date, for example ``"2024-08-01"``.
-        end: The last contest date.
-        source: A local jsonl file, or a folder with the repository's files under their names.
-
-    Raises:
-        ConfigError: No such split, release or date.
-        ProblemError: It cannot be downloaded, or a row is bad.
+    A release, ``"v1"`` to ``"v6"``, includes the earlier ones. `start` and `end` are the first and the last
+    date of a contest, such as ``"2024-08-01"``. The only split is ``"test"``, and the seed has no effect. A
+    `source` is a local jsonl file, or a folder with the repository's files under their names. A `ConfigError`
+    for an unknown split, release or date; a `ProblemError` if it cannot be downloaded, or a row is bad.
     """
     if split not in (None, "test"):
         raise ConfigError(f"the problem set 'livecodebench' has no split {split!r}, only: test")

@@ -35,7 +35,7 @@ def load_set(
     Args:
         name_or_path: A known name (``"aime"``, ``"aime25"``, see `list_problem_sets`); a ``.jsonl`` or
             ``.parquet`` file or a folder of them, of mathematics or of code (the first row decides); or
-            ``"my_module:name"``, imported on use.
+            ``"my_module:name"``.
         n: Load only the first n problems.
         seed: For generated sets; the others have a fixed order.
         split: ``"train"`` or ``"test"`` of a generated set; a real set's own split; None takes the default.
@@ -82,12 +82,9 @@ def load_set(
 
 
 def check_references(problems: ProblemSet, check: Check) -> None:
-    """Reject a set in which a problem's reference cannot be used.
+    """Raise a `ProblemError` for the first reference that cannot be used, and say where it was read.
 
     A made problem whose reference is not known (None) is fine: nothing grades its answers.
-
-    Raises:
-        ProblemError: Says where the first such reference was read, and what is wrong with it.
     """
     for problem in problems:
         if problem.reference is None and PROVENANCE in problem.metadata:
@@ -99,7 +96,6 @@ def check_references(problems: ProblemSet, check: Check) -> None:
 
 
 def _call(name: str, loader: Loader, /, **options: Any) -> ProblemSet:
-    """Call a loader; a wrong option becomes a `ConfigError`."""
     signature = inspect.signature(loader)
     try:
         signature.bind(**options)
@@ -115,12 +111,7 @@ def _call(name: str, loader: Loader, /, **options: Any) -> ProblemSet:
 
 
 def is_path(name_or_path: str | Path) -> bool:
-    """Whether `load_problems` takes it for a file or folder: a set's name is none, whatever lies here.
-
-    Example:
-        >>> is_path("aime25"), is_path("my_module:mine"), is_path("mine.jsonl")
-        (False, False, True)
-    """
+    """Whether `load_problems` takes it for a file or folder: a set's name is none, whatever lies here."""
     if isinstance(name_or_path, Path):
         return True
     if name_or_path in list_problem_sets() or is_module_name(name_or_path):

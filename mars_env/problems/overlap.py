@@ -10,11 +10,9 @@ from mars_env.problems.problem_set import ProblemSet
 
 @dataclass(frozen=True, slots=True)
 class NGrams:
-    """The runs of n words of some texts, to find them in others.
+    """The runs of n words of some texts, to find them in others; a text of fewer words counts as one run.
 
-    A word is a run of letters, digits and underscores, or one other visible character except ``$``; case does
-    not matter. A text of fewer than n words counts as one run. (PromptCoT 2.0 names n = 13 only; the rest is
-    our choice.)
+    PromptCoT 2.0 names n = 13 only; the rest is our choice.
     """
 
     n: int
@@ -28,15 +26,7 @@ class NGrams:
         return cls(n, frozenset(run for text in texts for run in _runs(split_words(text), n)))
 
     def found_in(self, text: str) -> tuple[str, ...] | None:
-        """The first run that a text contains; None if it contains none.
-
-        Example:
-            >>> protected = NGrams.of(["Find the sum of all primes below 50."], n=5)
-            >>> protected.found_in("First find the sum of all even numbers.")
-            ('find', 'the', 'sum', 'of', 'all')
-            >>> protected.found_in("Find the product of all primes.") is None
-            True
-        """
+        """The first run that a text contains; None if it contains none."""
         words = split_words(text)
         sizes = {len(run) for run in self.runs}  # n, and the lengths of shorter texts
         runs = (tuple(words[start : start + size]) for start in range(len(words)) for size in sizes)
@@ -46,18 +36,15 @@ class NGrams:
 def decontaminate(
     problems: ProblemSet, *protected: Iterable[str] | ProblemSet, n: int = 13
 ) -> tuple[ProblemSet, dict[str, str]]:
-    """Leave out the problems that share a run of n words with a protected text (PromptCoT 2.0: 13).
+    """The problems without a run of n words of a protected text, and the run for each id that was left out.
 
-    Returns the others, and the shared run of words for each id that was left out.
-
-    Raises:
-        ConfigError: A set is endless, or n is below 1.
+    A `ConfigError` if a set is endless, or n is below 1.
 
     Example:
         >>> from mars_env.types import Problem
         >>> made = ProblemSet("made", [Problem("a", "What is one plus one?"), Problem("b", "Why not?")])
-        >>> kept, removed = decontaminate(made, ["So what is one plus two?"], n=4)
-        >>> [problem.id for problem in kept], removed
+        >>> clean, removed = decontaminate(made, ["So what is one plus two?"], n=4)
+        >>> [problem.id for problem in clean], removed
         (['b'], {'a': 'what is one plus'})
     """
     for each in (problems, *protected):

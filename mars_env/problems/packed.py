@@ -14,14 +14,12 @@ _MAX_BYTES = 1 << 30  # of a field after unpacking
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """Loads texts, numbers, lists and mappings; rejects a pickle that names any class or function."""
-
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"it names {module}.{name}, but only plain data is allowed")
 
 
 def unpack(text: str, field: str) -> Any:
-    """Decode base64 of zlib of a pickle that contains only plain data; raises BadField for anything else."""
+    """The plain data in base64 of zlib of a pickle; raises BadField for anything else."""
     try:
         unzip = zlib.decompressobj()
         data = unzip.decompress(base64.b64decode(text, validate=False), _MAX_BYTES)

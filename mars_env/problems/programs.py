@@ -28,10 +28,8 @@ def programs_problems(
 ) -> ProblemSet:
     """The embedded programming problems, with two public tests each and the others private.
 
-    They and their order are fixed. ``"test"`` is every fourth problem; None for all splits, or all levels.
-
-    Raises:
-        ConfigError: There is no such split or level.
+    They and their order are fixed. ``"test"`` is every fourth problem; None for all splits, or all levels. A
+    `ConfigError` if there is no such split or level.
 
     Example:
         >>> problems = programs_problems(level=1)

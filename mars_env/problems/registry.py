@@ -43,14 +43,9 @@ _MODULE_NAME = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[\w.-
 
 
 def register_problem_set(name: str, loader: Loader | ProblemSet) -> None:
-    """Make a set known by name to `load_problems`, `make` and the command line.
+    """Make a set or its loader known by name to `load_problems`, `make` and the command line.
 
-    Args:
-        name: Letters, digits, ``_``, ``-`` and ``.``; lower case by convention.
-        loader: Called as ``loader(seed=..., split=..., **options)`` each time the set is loaded; or the set.
-
-    Raises:
-        ConfigError: The name is malformed, or another loader has it.
+    A `ConfigError` if the name is malformed, or another loader has it.
 
     Example:
         >>> from mars_env.types import Problem
@@ -71,25 +66,14 @@ def register_problem_set(name: str, loader: Loader | ProblemSet) -> None:
 
 
 def list_problem_sets() -> list[str]:
-    """Names of all sets that can be loaded without a path.
-
-    Example:
-        >>> {"aime", "aime25", "arithmetic"} <= set(list_problem_sets())
-        True
-    """
+    """Names of all sets that can be loaded without a path."""
     return sorted({*_FUNCTIONS, *_HUB, *_loaders, *declared(_ENTRY_POINTS)})
 
 
 def describe_problem_set(name: str) -> str:
-    """One line about a set that is known by name: where a real one is from, or what its loader says.
-
-    Example:
-        >>> describe_problem_set("aime25")
-        'math-ai/aime25 on the Hugging Face hub'
-    """
+    """One line about a set that is known by name: where a real one is from, or what its loader says."""
     if name in _HUB:
-        hub_set: HubSet = _imported(_HUB[name])[name]
-        return f"{hub_set.repo} on the Hugging Face hub"
+        return f"{_hub_set(name).repo} on the Hugging Face hub"
     return first_line(find_loader(name).__doc__)
 
 
@@ -99,17 +83,13 @@ def is_module_name(name: str) -> bool:
 
 
 def find_loader(name: str) -> Loader:
-    """The loader of a registered name, an entry point, or ``my_module:name``.
+    """The loader of a registered name, an entry point, or ``my_module:name``; or a `ConfigError`.
 
     ``my_module:name`` imports the module, then takes its attribute ``name``, a loader or a `ProblemSet`, or
     else the set that is registered as ``name``.
-
-    Raises:
-        ConfigError: There is no set with this name.
     """
     if name in _HUB:
-        hub_set: HubSet = _imported(_HUB[name])[name]
-        return hub_set.load
+        return _hub_set(name).load
     if name in _FUNCTIONS:
         return _imported(_FUNCTIONS[name])
     if name in _loaders:
@@ -124,30 +104,25 @@ def find_loader(name: str) -> Loader:
 
 
 def held_out_by_default(name: str) -> str | None:
-    """The split that a real set gives by default, if it has another one for training; else None.
-
-    Example:
-        >>> held_out_by_default("gsm8k"), held_out_by_default("aime25"), held_out_by_default("aime")
-        ('test', None, None)
-    """
-    hub_set: HubSet | None = _imported(_HUB[name])[name] if name in _HUB else None
-    return hub_set.default if hub_set and hub_set.default != "train" and "train" in hub_set.splits else None
+    """The split that a real set gives by default, if it has another one for training; else None."""
+    if name not in _HUB:
+        return None
+    hub_set = _hub_set(name)
+    return hub_set.default if hub_set.default != "train" and "train" in hub_set.splits else None
 
 
 def kind_of_set(name: str) -> str | None:
-    """The kind of a real set's problems, which is known before they are downloaded; None for other sets.
-
-    Example:
-        >>> kind_of_set("gsm8k"), kind_of_set("livecodebench"), kind_of_set("arithmetic")
-        ('math', 'code', None)
-    """
+    """The kind of a real set's problems, which is known before they are downloaded; None for other sets."""
     module, _, _ = {**_FUNCTIONS, **_HUB}.get(name, "").partition(":")
     return {"hub_math": "math", "hub_code": "code"}.get(module)
 
 
 def _imported(place: str) -> Any:
-    """What stands at ``module:name`` of this package."""
     return import_object(f"mars_env.problems.{place}")
+
+
+def _hub_set(name: str) -> "HubSet":
+    return _imported(_HUB[name])[name]
 
 
 def _from_module(module_name: str, name: str) -> Loader:

@@ -1,8 +1,4 @@
-"""The embedded `reports` set: made-up companies, each with documents to ask questions about.
-
-There is no question and no answer: the agents of `mars_env.methods.spell` make both. The companies do not
-exist, so nothing about them can be known without the documents.
-"""
+"""The embedded `reports` set: documents of companies that do not exist, about which agents make questions."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -23,6 +19,10 @@ _SECOND: Final = (
     "bridge", "brook", "croft", "field", "ford", "gate", "hill", "holm", "ley", "mere", "mouth", "stead",
 )  # fmt: skip
 _THIRD: Final = ("Mills", "Works", "Brothers", "Trading", "Holdings", "Partners", "Group", "Industries")
+_QUESTION: Final = (
+    "Ask for one number about {}: a number of its reports, or what follows from several of them, "
+    "such as a sum, a difference or how many of them are above a limit."
+)
 
 
 def reports_problems(*, seed: int = 0, split: str | None = None) -> ProblemSet:
@@ -31,11 +31,7 @@ def reports_problems(*, seed: int = 0, split: str | None = None) -> ProblemSet:
     A report tells revenue and costs in millions of euros, and the employees, of one of four divisions in one
     year; all are uniform between 100 and 999, and 100 and 4999. Metadata: ``documents``, the reports in a
     random order; ``other_documents``, those of another company; ``task``, always ``"number"``; ``company``.
-
     No company is in both splits, ``"train"`` (the default) and ``"test"``.
-
-    Raises:
-        ConfigError: The split is unknown.
 
     Example:
         >>> problem = reports_problems(seed=0)[0]
@@ -43,13 +39,6 @@ def reports_problems(*, seed: int = 0, split: str | None = None) -> ProblemSet:
         ('open', None, 20)
     """
     return generated_set("reports", _make, seed=seed, split=split)
-
-
-def _statement(company: str) -> str:
-    return (
-        f"Ask for one number about {company}: a number of its reports, or what follows from several of them, "
-        "such as a sum, a difference or how many of them are above a limit."
-    )
 
 
 def report(company: str, division: str, year: int, figures: Sequence[int]) -> str:
@@ -65,11 +54,10 @@ def _make(rng: random.Random) -> Iterator[Draft | None]:
     for (company, documents), (other, other_documents) in pairwise(_companies(rng)):
         metadata = {**MADE, "company": company, "task": "number", "documents": documents}
         metadata["other_documents"] = other_documents
-        yield None if other == company else Draft(_statement(company), None, metadata, "open")
+        yield None if other == company else Draft(_QUESTION.format(company), None, metadata, "open")
 
 
 def _companies(rng: random.Random) -> Iterator[tuple[str, list[str]]]:
-    """Companies with their documents."""
     while True:
         company = f"{rng.choice(_FIRST)}{rng.choice(_SECOND)} {rng.choice(_THIRD)}"
         first = rng.randint(1980, 2004)

@@ -16,7 +16,7 @@ Convert = Callable[[Row, int], Problem]
 
 
 class BadField(ValueError):
-    """A field of a row is missing or cannot be used; the caller adds file and line."""
+    """A field of a row is missing or cannot be used."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"field {field!r} {why}")
@@ -28,12 +28,7 @@ class Untestable(BadField):
 
 
 def required_text(row: Row, field: str) -> str:
-    """A field's string, neither missing nor empty (`BadField`); a finite number becomes its decimal digits.
-
-    Example:
-        >>> required_text({"answer": 204}, "answer"), required_text({"answer": 25.0}, "answer")
-        ('204', '25')
-    """
+    """A field's string, neither missing nor empty (`BadField`); a finite number becomes its digits."""
     if field not in row:
         raise BadField(field, f"is missing; the row has: {', '.join(map(str, row)) or 'nothing'}")
     value = row[field]
@@ -69,17 +64,15 @@ def read_problems(
     duplicates: Literal["refuse", "merge"] = "refuse",
     untestable: Literal["refuse", "leave out"] = "refuse",
 ) -> tuple[Listed, str]:
-    """Convert rows one by one; the first bad row raises an error.
-
-    Also returns what a reader of results should know of rows that are not problems themselves.
+    """Convert rows one by one; also returns what a reader of results should know of those left out.
 
     Args:
         rows: Pairs of a place (``"p.jsonl, line 3"``) and a row.
         convert: Makes a problem from a row.
         source: What must contain problems; None if there may be none.
-        duplicates: ``"refuse"``: two rows with the same id are an error. ``"merge"``: rows with the same
-            statement become one problem; statements with contradictory references are left out and counted.
-        untestable: ``"leave out"``: rows that raise `Untestable` are left out and counted.
+        duplicates: ``"merge"``: rows with the same statement become one problem; those with contradictory
+            references are left out.
+        untestable: ``"leave out"``: rows that raise `Untestable` are left out.
 
     Raises:
         ProblemError: A row is bad; the message gives place and field. Or there are no problems.

@@ -18,16 +18,12 @@ from mars_env.problems.rows import BadField, Row, read_problems, required_text
 from mars_env.types import Problem
 
 _FORMAT: Final = "mars-env.problems/1"
-
+_KINDS: Final = ("math", "code", "open")
 PROVENANCE: Final = "provenance"
 """Key of a problem's metadata: how a model made it."""
 
-_KINDS: Final = ("math", "code", "open")
-
 
 class _About(BaseModel, strict=True):
-    """What the first line says of the set."""
-
     name: str = ""
     revision: str = ""
     licence: str = "unknown"
@@ -56,7 +52,7 @@ def write_problems(path: str | Path, problems: ProblemSet) -> None:
 
 
 def written_rows(problems: ProblemSet) -> Iterator[dict[str, Any]]:
-    """The rows of a written set, the first of which describes it; raises ProblemError as `write_problems`."""
+    """The rows of a written set, the first of which describes it; raises as `write_problems`."""
     about = {name: getattr(problems, name) for name in _About.model_fields}
     yield {"format": _FORMAT, "set": about}
     for problem in problems:
@@ -103,7 +99,6 @@ def read_written(name: str, rows: Iterator[tuple[str, Row]]) -> ProblemSet:
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
-    """The row, if it is read as it is written."""
     with explained(ProblemError, f"the problem {row['id']!r} cannot be written", TypeError, ValueError):
         again = json.loads(json.dumps(row, allow_nan=False))
     if again != row:

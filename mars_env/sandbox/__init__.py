@@ -1,5 +1,6 @@
 """Runs untrusted programs. `docs/code-grading.md` says what each backend promises."""
 
+from mars_env.sandbox.backends import OFFERED as OFFERED
 from mars_env.sandbox.backends import Backend as Backend
 from mars_env.sandbox.backends import Box as Box
 from mars_env.sandbox.backends import Bubblewrap as Bubblewrap
@@ -11,7 +12,6 @@ from mars_env.sandbox.limits import Ended as Ended
 from mars_env.sandbox.limits import Guarantee as Guarantee
 from mars_env.sandbox.limits import Limits as Limits
 from mars_env.sandbox.limits import Result as Result
-from mars_env.sandbox.packages import OFFERED as OFFERED
 from mars_env.sandbox.pool import Lease as Lease
 from mars_env.sandbox.pool import Pool as Pool
 from mars_env.sandbox.pool import close as close

@@ -12,25 +12,24 @@ import sysconfig
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from mars_env.errors import SandboxError
 from mars_env.sandbox import seccomp
 from mars_env.sandbox.forkserver import ForkServer, interpreter
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import DISK_CEILING, Guarantee, Limits, Result
-from mars_env.sandbox.packages import OFFERED, folders_of
 
 ALL = frozenset(Guarantee)
-
+OFFERED = ("mpmath", "networkx", "numpy", "scipy", "sortedcontainers", "sympy")
+"""What programs may import if it is installed (extra ``judges``); each depends on others of these alone."""
 _WRITABLE = {"/tmp": DISK_CEILING, "/dev/shm": 16 << 20}
 """Where programs can write with bubblewrap; in the second, multiprocessing keeps its locks."""
 _PACKAGES = "/packages"
-"""Where programs find installed packages with bubblewrap."""
 
 
-@runtime_checkable
 class Box(Protocol):
     """A started sandbox. Runs one job at a time."""
 
@@ -39,9 +38,8 @@ class Box(Protocol):
         """Whether it should not be used again."""
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
-        """Run one job to its end; `channel` becomes its file descriptor 4 if `Backend.channels` is true.
+        """Run one job to its end; `channel` becomes its file descriptor 4, and is shut down at its end.
 
-        The channel is shut down when the program ends, so that its other end sees this.
         Never raises because of what the program does; a broken sandbox gives a LOST result.
         """
 
@@ -49,7 +47,6 @@ class Box(Protocol):
         """Kill everything in it and wait until all is gone. Idempotent."""
 
 
-@runtime_checkable
 class Spawner(Protocol):
     """Starts boxes for one backend; a fork server is one."""
 
@@ -64,7 +61,6 @@ class Spawner(Protocol):
         """Start no more boxes, and end once all started ones are closed. Idempotent."""
 
 
-@runtime_checkable
 class Backend(Protocol):
     """A way to run untrusted programs."""
 
@@ -81,20 +77,15 @@ class Backend(Protocol):
         """Whether its boxes can give a running program a socket to talk over."""
 
     async def start(self, modules: Mapping[str, str]) -> Spawner:
-        """Start a spawner. Python programs in its boxes can import `modules` (source by name).
-
-        Raises:
-            SandboxError: It cannot be started here; the message says why and what to do.
-        """
+        """Start a spawner; a `SandboxError` says why it cannot be started here, and what to do."""
 
 
 @dataclass(frozen=True)
 class Bubblewrap:
     """Bubblewrap's name spaces: programs see nothing of the host but the interpreter and system libraries.
 
-    Started by root, each program has a fresh user id; started by an ordinary user, a user name space.
-
-    Python programs may import the installed `packages`.
+    Started by root, each program has a fresh user id; started by an ordinary user, a user name space. Python
+    programs may import the installed `packages`.
     """
 
     packages: tuple[str, ...] = OFFERED
@@ -107,8 +98,8 @@ class Bubblewrap:
             raise SandboxError("bwrap was not found: install the package bubblewrap")
         if not seccomp.supported():
             raise SandboxError(f"bubblewrap is not supported on {platform.machine()} machines")
-        root = is_root()
-        packages = folders_of(self.packages)
+        root, packages = is_root(), folders_of(self.packages)
+        kernel = [int(number) for number in re.findall("[0-9]+", platform.release())[:2]]
         wall = [executable, *_bubblewrap_options(root, tuple(packages.items()))]
         config = {
             "namespaces": True,
@@ -116,20 +107,21 @@ class Bubblewrap:
             "mounts": _mounts(),
             "asks": seccomp.build(namespaces=True),
             # Before 5.14 the kernel counts processes per user of the host, not of the name space.
-            "count_processes": root or _kernel() >= (5, 14),
+            "count_processes": root or kernel >= [5, 14],
             "packages": {name: f"{_PACKAGES}/{name}" for name in packages},
         }
         return await ForkServer(self, wall, config, modules, own_users=root).ready()
 
 
-def _mounts() -> list[tuple[str, str, str, int, str]]:
+def _mounts() -> list[tuple[bytes, bytes, bytes, int, bytes]]:
     """What each box mounts in its own name space: source, target, type, flags, options."""
     read_only, no_setuid, no_devices, no_execution, recursive, private = 1, 2, 4, 8, 1 << 14, 1 << 18
-    mounts = [("none", "/", "", recursive | private, "")]
+    mounts = [(b"none", b"/", b"", recursive | private, b"")]
     for folder, size in _WRITABLE.items():
-        mounts.append(("tmpfs", folder, "tmpfs", no_setuid | no_devices, f"mode=1777,size={size}"))
+        options = b"mode=1777,size=%d" % size
+        mounts.append((b"tmpfs", folder.encode(), b"tmpfs", no_setuid | no_devices, options))
     flags = no_setuid | no_devices | no_execution | read_only
-    return [*mounts, ("proc", "/proc", "proc", flags, "")]
+    return [*mounts, (b"proc", b"/proc", b"proc", flags, b"")]
 
 
 @dataclass(frozen=True)
@@ -188,14 +180,25 @@ def _warn_unsafe() -> None:
     )
 
 
+@functools.cache
+def folders_of(names: tuple[str, ...]) -> dict[str, str]:
+    """The folders of those packages that are installed, by name; ``name.libs`` is that of its libraries."""
+    folders: dict[str, str] = {}
+    for name in names:
+        try:
+            folder = Path(str(distribution(name).locate_file(name))).resolve()
+        except PackageNotFoundError:
+            continue
+        if (folder / "__init__.py").is_file():
+            folders[name] = str(folder)
+            if Path(f"{folder}.libs").is_dir():
+                folders[f"{name}.libs"] = f"{folder}.libs"
+    return folders
+
+
 def is_root() -> bool:
     """Whether this process is the machine's real root, not that of a user name space."""
     return os.geteuid() == 0 and Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
-
-
-def _kernel() -> tuple[int, int]:
-    major, minor = re.findall("[0-9]+", platform.release())[:2]
-    return int(major), int(minor)
 
 
 @functools.cache
@@ -214,7 +217,6 @@ def library_folder() -> Path:
 
 @functools.cache
 def _visible_files() -> list[str]:
-    """Paths that the interpreter and ordinary commands need, excluding installed packages."""
     library = library_folder()
     roots = ["/usr/bin", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/lib", "/lib64", "/bin", interpreter()]
     entries = [e for e in _listed(str(library)) if Path(e).name not in ("site-packages", "dist-packages")]
@@ -284,7 +286,6 @@ def _device_options() -> list[str]:
 
 
 def _bind_options(paths: list[str]) -> list[str]:
-    """Options that show paths of the host and make the folders above them readable by everybody."""
     parents = dict.fromkeys(str(parent) for path in paths for parent in reversed(Path(path).parents[:-1]))
     options = [option for parent in parents for option in ("--perms", "0755", "--dir", parent)]
     return options + [option for path in paths for option in ("--ro-bind", path, path)]

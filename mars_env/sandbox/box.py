@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +25,8 @@ from mars_env.sandbox.limits import Ended, Guarantee, Limits, Result
 if TYPE_CHECKING:
     from mars_env.sandbox.backends import Backend
 
-GRACE_SECONDS = 30.0
-"""How much longer than its wall limit a run may take before its sandbox counts as lost."""
-
-CLOSE_SECONDS = 2.0
-"""How long a closed sandbox may take to end by itself before it is killed; it usually takes a millisecond."""
-
+GRACE_SECONDS = 30.0  # a run that takes so much longer than its wall limit has lost its sandbox
+CLOSE_SECONDS = 2.0  # a closed sandbox that takes longer to end is killed; it usually takes a millisecond
 _PIDFD_SEND_SIGNAL = 424  # its number on all machines; interpreters built for old systems lack the function
 
 
@@ -44,17 +41,15 @@ class LocalBox:
         forget: "Callable[[LocalBox], None]",
     ) -> None:
         self.spent = False
-        self._backend = backend
+        self._name, missing = backend.name, frozenset(Guarantee) - backend.guarantees
+        self._result = partial(Result, backend=backend.name, missing=missing)
         self._control, self._workdir, self._forget = control, workdir, forget
         self._pidfd: int | None = None
         self._closing: asyncio.Task[None] | None = None
         self._ending = threading.Lock()  # at exit the main thread ends it, too
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
-        """Run one job to its end; see `mars_env.sandbox.Box`. Cancelling kills the program.
-
-        When the run ends, so does the conversation, whatever the program has done with the `channel`.
-        """
+        """Run one job to its end; see `mars_env.sandbox.Box`. Cancelling kills the program."""
         self.spent, reusable = True, False
         request = memory_file(marshal.dumps(_request(job, limits), 2))
         files = [memory_file(job.stdin, grows=False), *(memory_file(b"") for _ in range(3))]
@@ -65,22 +60,22 @@ class LocalBox:
                 async with asyncio.timeout(limits.wall + GRACE_SECONDS):
                     line = await asyncio.get_running_loop().sock_recv(self._control, 2000)
             except (OSError, TimeoutError) as error:
-                return self._lost(f"the sandbox did not answer ({type(error).__name__})")
+                return self._result(Ended.LOST, detail=f"the sandbox did not answer ({type(error).__name__})")
             if not line:
-                return self._lost("the sandbox ended while the program ran")
+                return self._result(Ended.LOST, detail="the sandbox ended while the program ran")
             code, reason, cpu, wall, peak, spent, *failure = line.decode().split(" ", 6)
             if reason == "lost":
-                return self._lost(f"the program could not be started: {failure[0]}")
+                return self._result(Ended.LOST, detail=f"the program could not be started: {failure[0]}")
             reusable = spent == "0"
             status = int(code)  # below 0: the number of a signal
             stdout, stderr, data = (read_file(fd, limits.output_bytes) for fd in files[1:])
             ended = Ended.KILLED if status < 0 else Ended.EXITED
-            if reason != "-":
-                ended = Ended[reason.upper()]
             if any(os.fstat(fd).st_size > limits.output_bytes for fd in files[1:]):
                 ended = Ended.OUTPUT
-            return Result(
-                ended=ended,
+            elif reason != "-":
+                ended = Ended[reason.upper()]
+            return self._result(
+                ended,
                 exit_code=status if ended is Ended.EXITED else None,
                 signal=-status if status < 0 else None,
                 stdout=stdout,
@@ -89,8 +84,6 @@ class LocalBox:
                 cpu_seconds=float(cpu),
                 wall_seconds=float(wall),
                 peak_memory=int(peak) * 1024,
-                backend=self._backend.name,
-                missing=frozenset(Guarantee) - self._backend.guarantees,
             )
         finally:
             self.spent = not reusable
@@ -102,7 +95,7 @@ class LocalBox:
                 channel.close()
 
     async def ready(self, seconds: float) -> None:
-        """Wait until it can take a job; a `SandboxError` includes what it reported."""
+        """Wait until it can take a job; a `SandboxError` says what it reported."""
         line, fds = b"", list[int]()
         with contextlib.suppress(OSError):  # it has ended
             if await until_readable(self._control.fileno(), seconds):
@@ -111,7 +104,7 @@ class LocalBox:
             self._pidfd = fds[0]
             return
         report = line.decode(errors="replace").removeprefix("error ")
-        raise SandboxError(f"the {self._backend.name} sandbox did not start: {report or 'no message'}")
+        raise SandboxError(f"the {self._name} sandbox did not start: {report or 'no message'}")
 
     async def close(self) -> None:
         """Kill everything in it and wait until all is gone. Idempotent."""
@@ -153,10 +146,6 @@ class LocalBox:
                 _remove_folder(self._workdir)
             self._workdir = None
 
-    def _lost(self, detail: str) -> Result:
-        missing = frozenset(Guarantee) - self._backend.guarantees
-        return Result(Ended.LOST, backend=self._backend.name, missing=missing, detail=detail)
-
 
 async def in_thread(function: Callable[[], None]) -> None:
     """Call a blocking function without blocking the loop; at interpreter exit, call it directly."""
@@ -184,7 +173,6 @@ async def until_readable(fd: int, seconds: float) -> bool:
 
 
 def _has_ended(pidfd: int) -> bool:
-    """Wait at most `CLOSE_SECONDS` until a process has ended."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(1000 * CLOSE_SECONDS))

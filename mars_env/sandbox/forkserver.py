@@ -27,9 +27,8 @@ from mars_env.sandbox.box import CLOSE_SECONDS, LocalBox, in_thread, memory_file
 if TYPE_CHECKING:
     from mars_env.sandbox.backends import Backend
 
-START_SECONDS = 60.0
-"""Start-ups that take longer fail; on an idle machine the server takes about 30 ms, a box 2 ms."""
-
+START_SECONDS = 60.0  # on an idle machine the server takes about 30 ms, a box 2 ms
+_AT_ONCE = 16  # boxes that are started at a time; more would only wait for each other
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -39,22 +38,17 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
 }
 
-_AT_ONCE = 16
-"""How many boxes are started at a time; more would only wait for each other."""
-
 
 def interpreter() -> str:
     """The base interpreter, outside any virtual environment; it runs inside sandboxes."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
-_INSIDE = ("folders", "kernel", "watch", "questions", "program", "boot")
-"""The modules of `mars_env.sandbox.inside`; each comes after those that it imports."""
+_INSIDE = ("folders", "kernel", "watch", "questions", "program", "boot")  # each after those that it imports
 
 
 @functools.cache
 def _compiled_module(name: str, source: str) -> bytes:
-    """A module's code, to be run inside; compiled only once."""
     # Postpone annotations with a compiler flag: importing __future__ would cost time at each start.
     source = source.replace("\nfrom __future__ import annotations\n", "\n\n")
     flags = __future__.annotations.compiler_flag
@@ -99,7 +93,6 @@ os.register_at_fork(after_in_child=_open_gate)
 
 @atexit.register
 def _end_all() -> None:
-    """At interpreter exit: kill all open servers and boxes, and leave no folder behind."""
     global _closed
     with _gate:
         _closed = True
@@ -116,12 +109,8 @@ def _end_all() -> None:
 class ForkServer:
     """An interpreter behind a wall, from which boxes are forked; use it when it is ready. See `inside.boot`.
 
-    The wall is a command that runs the command line appended to it, empty if there is none; `config` is that
-    of `inside.boot`. With `folders`, each box has its own folder on the host; with `own_users`, a user of its
-    own, which only root can arrange.
-
-    Raises:
-        SandboxError: The command cannot be started.
+    The wall is a command that runs the command line appended to it, empty if there is none. With `folders`,
+    each box has its own folder on the host; with `own_users`, a user of its own, which only root can arrange.
     """
 
     def __init__(
@@ -175,7 +164,7 @@ class ForkServer:
         return self._closing is not None or _has_ended(self._process.pid)
 
     async def ready(self) -> Self:
-        """Itself, once it can take orders; a `SandboxError` includes what it reported."""
+        """Itself, once it can take orders; a `SandboxError` says what it reported."""
         line = b""
         with contextlib.suppress(OSError):  # it has ended
             if await until_readable(self._control.fileno(), START_SECONDS):
@@ -261,8 +250,7 @@ def _has_ended(pid: int) -> bool:
 def _kill_tree(pid: int) -> None:
     """Kill a child of this process that leads a process group, with its children and its group.
 
-    A name space dies with its first process. A process that cannot yet notice that its parent died (when
-    bubblewrap is killed from outside while it starts) is still in the group.
+    A name space dies with its first process; a child that cannot yet notice this is still in the group.
     """
     children: list[str] = []
     with contextlib.suppress(OSError):  # it has ended, or the kernel does not list children

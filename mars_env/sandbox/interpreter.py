@@ -15,19 +15,15 @@ from mars_env.sync import end_tasks
 
 _MODULE: Final = "mars_env_repl"
 _SERVE: Final = f"import {_MODULE}\n{_MODULE}.serve(living={{}}, seconds={{}})"
-_LIMITS: Final = Limits(cpu_seconds=120, idle_seconds=float("inf"), wall_seconds=86_400)
-"""What one interpreter may use in its whole life."""
-_START_SECONDS: Final = 600.0
-"""How long an interpreter may take to start, with the wait for its turn; this is no time of a call."""
-_END_SECONDS: Final = 10.0
-"""How long an interpreter that has closed its channel may take to end by itself."""
+_LIMITS: Final = Limits(cpu_seconds=120, idle_seconds=float("inf"), wall_seconds=86_400)  # of its whole life
+_START_SECONDS: Final = 600.0  # with the wait for its turn; this is no time of a call
+_END_SECONDS: Final = 10.0  # for an interpreter that has closed its channel
 
 
 class Interpreters:
     """What interpreters share: a sandbox, and room for `most` that live at a time, each a process.
 
-    The calls of the others, and those in a backend that has no channels to running programs, are jobs that
-    run the earlier calls again.
+    The calls of the others, and those in a backend without channels, are jobs that repeat the earlier ones.
     """
 
     def __init__(self, backend: str = "auto", most: int = 64) -> None:
@@ -41,8 +37,7 @@ class Interpreter:
     """One interpreter: a context manager that starts and ends it. Without that, its first call starts it.
 
     A call may use so many seconds of CPU time, without those in which the interpreter starts and earlier
-    calls run again, so the limit does not depend on how busy the machine is; and by the clock `wall_seconds`,
-    by default ``10 * seconds + 20``. Of what it prints so many characters are kept.
+    calls run again, and by the clock `wall_seconds`, by default ``10 * seconds + 20``.
     """
 
     def __init__(

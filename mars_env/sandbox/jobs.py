@@ -16,13 +16,8 @@ class Job:
         source: Python source, run as a script ``main.py`` by the sandbox's warm interpreter: the fastest way.
         argv: A command: a program inside the sandbox and its arguments.
         arguments: Arguments of the script, for `source`.
-        stdin: Its whole standard input.
         files: Files to write into its working directory first, by relative path.
         environment: Environment variables in addition to the sandbox's own few.
-
-    Example:
-        >>> Job(source="print(input())", stdin=b"hello").argv is None
-        True
     """
 
     source: str | bytes | None = None
@@ -58,7 +53,7 @@ class Job:
 
 
 def job_of(program: Job | str | Sequence[str], stdin: bytes | str, files: Mapping[str, bytes]) -> Job:
-    """Make a job from source or a command as a list."""
+    """A job from source or a command as a list."""
     if isinstance(program, Job):
         if stdin or files:
             raise ConfigError("a Job holds its own stdin and files")

@@ -1,7 +1,7 @@
 """What a run may use, its result, and what a backend promises."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from mars_env.errors import ConfigError
@@ -10,22 +10,18 @@ MIB = 1 << 20
 
 
 class Guarantee(StrEnum):
-    """Something that a backend keeps a program from doing, proven by `tests/helpers/sandbox_suite.py`."""
+    """Something that a backend keeps a program from doing, proven by `tests/helpers/sandbox_suite.py`.
+
+    The first seven say that a limit holds; `FILES` is for those that it makes and those that it holds open.
+    """
 
     CPU = "cpu"
-    """The CPU time of everything it started is bounded."""
     WALL = "wall"
-    """Its wall-clock time is bounded, whatever it does with signals and alarms."""
     MEMORY = "memory"
-    """Its memory is bounded."""
     OUTPUT = "output"
-    """Its output is bounded."""
     PROCESSES = "processes"
-    """The number of its processes and threads is bounded."""
     DISK = "disk"
-    """The bytes that it writes to files are bounded."""
     FILES = "files"
-    """The numbers of files that it makes and that it holds open are bounded."""
     NETWORK = "network"
     """No socket reaches the host or the world, loopback and abstract sockets included."""
     HOST_FILES = "host_files"
@@ -60,31 +56,28 @@ class Ended(StrEnum):
     """The sandbox itself broke: nothing is known about the program."""
 
 
+DISK_CEILING = 512 * MIB
+"""Size of a sandbox's file system; `Limits.disk_bytes` cannot exceed it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one run may use.
 
-    CPU time decides a time-out; the other two times are ceilings against a program that does not
-    compute at all. So a verdict does not depend on how busy the machine is.
+    CPU time decides a time-out, so a verdict does not depend on how busy the machine is; the other two times
+    are ceilings against a program that does not compute at all.
 
     Attributes:
         cpu_seconds: CPU time of the program and all that it started, together.
         wall_seconds: Wall-clock time; None means ``10 * cpu_seconds + 20``.
-        idle_seconds: Time for which the program was asleep (not ready to run, so time in which other
-            programs kept it waiting does not count); None means ``cpu_seconds + 2``, infinity switches
-            it off.
+        idle_seconds: Time for which the program was asleep (not ready to run); None means
+            ``cpu_seconds + 2``, infinity switches it off.
         memory_bytes: Resident memory of everything it started, together. The address space of each
             process is bounded too, a quarter higher; this makes Python raise MemoryError.
         processes: Processes and threads at one time.
-        disk_bytes: Bytes in the files that it made, together.
-        file_bytes: Size of one file.
-        files: Files that it may make.
-        open_files: Files that it may hold open.
+        disk_bytes: Bytes in the files that it made, together; `file_bytes`: in one file.
+        files: Files that it may make; `open_files`: that it may hold open.
         output_bytes: Bytes of standard output, and as many again of standard error and of the result data.
-
-    Example:
-        >>> Limits(cpu_seconds=2).wall
-        40.0
     """
 
     cpu_seconds: float = 10.0
@@ -119,26 +112,19 @@ class Limits:
         return self.cpu_seconds + 2 if self.idle_seconds is None else float(self.idle_seconds)
 
 
-DISK_CEILING = 512 * MIB
-"""Size of a sandbox's file system; `Limits.disk_bytes` cannot exceed it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Result:
     """The result of one run.
 
     Attributes:
-        ended: Why it ended.
         exit_code: Its exit status; None unless it ended by itself.
         signal: The signal that ended it, if one did.
-        stdout: What it printed, at most `Limits.output_bytes`.
-        stderr: Likewise.
-        data: What it wrote to file descriptor 3, likewise.
+        stdout: What it printed, at most `Limits.output_bytes`; so are `stderr` and `data`.
+        data: What it wrote to file descriptor 3.
         cpu_seconds: CPU time of everything it started.
         wall_seconds: From its start to its end; time in a queue does not count.
         peak_memory: Peak resident memory of its largest process, in bytes.
-        backend: Name of the backend that ran it.
-        missing: What that backend does not guarantee.
+        missing: What the backend does not guarantee.
         detail: One more sentence for people: why the sandbox was lost, for example.
     """
 
@@ -152,7 +138,7 @@ class Result:
     wall_seconds: float = 0.0
     peak_memory: int = 0
     backend: str = ""
-    missing: frozenset[Guarantee] = field(default_factory=frozenset)
+    missing: frozenset[Guarantee] = frozenset()
     detail: str = ""
 
     @property

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,15 +17,11 @@ from mars_env.sandbox.service import on_service_loop
 
 T = TypeVar("T")
 
-ATTEMPTS = 5
-"""How often a run is tried if its sandbox is lost, and how often a sandbox that fails to start."""
+ATTEMPTS = 5  # of a run whose sandbox is lost, and of a sandbox that fails to start
 
 
 class Lease:
-    """The sandboxes for one piece of work; all are closed when the work is done.
-
-    Use it only inside the coroutine that `Pool.use` runs.
-    """
+    """The sandboxes for one piece of work, inside the coroutine that `Pool.use` runs; then all are closed."""
 
     def __init__(self, pool: "Pool", backend: Backend) -> None:
         self.backend = backend
@@ -39,10 +36,7 @@ class Lease:
         return box
 
     async def run(self, job: Job, limits: Limits, role: str = "") -> Result:
-        """Run a job in the sandbox kept for `role`, or in a fresh one if that is spent; again if it is lost.
-
-        Jobs of one role share one sandbox, one after another, each in a new process and an empty folder.
-        """
+        """Run a job (again if lost) in the sandbox kept for `role`: a new process in an empty folder."""
         result = Result(Ended.LOST)
         for _ in range(ATTEMPTS):
             box = self._kept.get(role)
@@ -54,7 +48,7 @@ class Lease:
         return result
 
     async def is_sound(self, memory_bytes: int = 0) -> bool:
-        """Whether a harmless program that uses so much memory runs: the control of one that broke off."""
+        """Whether a harmless program that uses so much memory runs."""
         limits = Limits(memory_bytes=2 * memory_bytes + 256 * MIB)
         control = await self.run(Job(source=f"b'x' * {memory_bytes}"), limits)
         return control.ended not in (Ended.LOST, Ended.KILLED)
@@ -66,8 +60,8 @@ class Lease:
 class Pool:
     r"""Runs untrusted programs, at most `slots` pieces of work at a time; the others queue, in order.
 
-    Safe from any thread and event loop. The fork server ends after a few idle seconds. There are by default
-    one more slots than processors; Python programs can import `modules` (source by name).
+    Safe from any thread and event loop. By default it has one more slots than processors. Python programs can
+    import `modules` (source by name).
 
     Example:
         >>> pool = Pool()
@@ -91,7 +85,6 @@ class Pool:
         self._reset()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled pool is made again, without its processes."""
         return partial(Pool, slots=self.capacity, modules=self.modules), (self._wanted,)
 
     def __deepcopy__(self, memo: object) -> "Pool":
@@ -135,11 +128,11 @@ class Pool:
         return await self.use(work)
 
     async def use(self, work: Callable[[Lease], Awaitable[T]]) -> T:
-        """Wait for a slot, then await ``work(lease)`` on the sandboxes' own event loop; raises as `run`."""
+        """Wait for a slot, then await ``work(lease)`` on the sandboxes' own event loop."""
         return await on_service_loop(self._use(work))
 
     async def backend(self) -> Backend:
-        """The backend in use; ``"auto"`` is resolved at the first call. Raises as `run`."""
+        """The backend in use; ``"auto"`` is resolved at the first call."""
         return await on_service_loop(self._resolve())
 
     async def aclose(self) -> None:
@@ -171,14 +164,11 @@ class Pool:
             return self._backend
 
     async def _box(self, backend: Backend) -> Box:
-        for attempt in range(ATTEMPTS):
-            try:
+        for attempt in range(ATTEMPTS - 1):
+            with suppress(SandboxError):
                 return await (await self._started(backend)).box()
-            except SandboxError:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                await asyncio.sleep(0.02 * 2**attempt)
-        raise AssertionError("unreachable")
+            await asyncio.sleep(0.02 * 2**attempt)
+        return await (await self._started(backend)).box()
 
     async def _started(self, backend: Backend) -> Spawner:
         async with self._starting:
@@ -190,6 +180,8 @@ class Pool:
 
     def _retire(self) -> None:
         """Let the fork server end once its boxes are closed."""
+        if self._expiry is not None:
+            self._expiry.cancel()
         if self._spawner is not None:
             self._spawn(self._spawner.close())
         self._spawner = None
@@ -197,8 +189,6 @@ class Pool:
     async def _aclose(self) -> None:
         if self._owner != os.getpid():
             self._reset()
-        if self._expiry is not None:
-            self._expiry.cancel()
         self._retire()
         while self._tasks:
             await asyncio.gather(*self._tasks)
@@ -225,11 +215,10 @@ async def run(
         program: Python source as a string, a command as a list of strings, or a `Job`.
         stdin: Its whole standard input.
         files: Files to write into its working directory first, by relative path.
-        limits: What it may use.
+        limits: By default `Limits()`.
         backend: ``"auto"``, a name from `mars_env.sandbox.BACKENDS`, ``"remote:<address>"``, or an object.
 
-    Raises:
-        SandboxError: No sandbox works here; the message says what to install.
+    A `SandboxError` if no sandbox works here; it says what to install.
 
     Example:
         >>> result = asyncio.run(run("print(sum(map(int, input().split())))", stdin="1 2 3"))

@@ -6,26 +6,19 @@ import socket
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mars_env.errors import ConfigError, SandboxError
-from mars_env.sandbox.backends import Backend, Bubblewrap, Landlock, Unsafe
+from mars_env.sandbox.backends import OFFERED, Backend, Bubblewrap, Landlock, Unsafe
 from mars_env.sandbox.jobs import Job
 from mars_env.sandbox.limits import Guarantee, Limits, Result
-from mars_env.sandbox.packages import OFFERED
 from mars_env.sandbox.remote import Remote
 from mars_env.sandbox.service import on_service_loop
 
-BACKENDS: Mapping[str, Callable[[], Backend]] = {
-    "bubblewrap": Bubblewrap,
-    "landlock": Landlock,
-    "unsafe": Unsafe,
-}
+BACKENDS: Mapping[str, Callable[[], Backend]] = {kind.name: kind for kind in (Bubblewrap, Landlock, Unsafe)}
 """Backends by name, best first."""
-
 AUTOMATIC = ("bubblewrap", "landlock")
 """What ``"auto"`` tries, in this order."""
-
 ADVICE = (
     "install bubblewrap (apt install bubblewrap) on a kernel that allows name spaces, or use Linux 6.2 or "
     "newer with Landlock, or name a remote executor (remote:<address>), or the sandbox 'unsafe' for programs "
@@ -40,7 +33,7 @@ class Probe:
     name: str
     works: bool
     why: str = ""
-    missing: frozenset[Guarantee] = field(default_factory=frozenset)
+    missing: frozenset[Guarantee] = frozenset()
 
 
 _CHECK = """
@@ -105,7 +98,7 @@ for name in {names!r}:
 
 
 async def importable(backend: str | Backend = "auto") -> dict[str, str]:
-    """What programs can import in addition to the standard library, with versions; found by trying."""
+    """What programs can import in addition to the standard library, with versions."""
     job = Job(source=_IMPORT.format(names=OFFERED))
     result = await run_once(await find_backend(backend), job, Limits(cpu_seconds=60))
     lines = (line.split() for line in result.stdout.decode("utf-8", "replace").splitlines())
@@ -120,9 +113,7 @@ async def probe_all() -> list[Probe]:
 async def find_backend(backend: str | Backend) -> Backend:
     """The backend that a name stands for; ``"auto"`` is the best one that works.
 
-    Raises:
-        ConfigError: There is no backend with that name.
-        SandboxError: None works; the message says why each does not, and what to do.
+    A `SandboxError` says why none works, and what to do.
     """
     if not isinstance(backend, str):
         return backend

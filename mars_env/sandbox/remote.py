@@ -5,6 +5,7 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import aiohttp
 from pydantic import BaseModel, Field, FiniteFloat, StrictInt
@@ -18,10 +19,8 @@ _TRIALS = 3  # how often a program must fail there, each time while an empty one
 
 DATA_FILE = "mars_env_data"
 """The file to which a program writes what it would elsewhere write to file descriptor 3."""
-
 PROGRAM_FILE = "mars_env_program.py"
 """The file that holds a program with arguments or an environment, which a launcher then runs."""
-
 _LAUNCH = """
 import os, runpy, sys
 os.environ.update({2!r})
@@ -29,17 +28,12 @@ sys.argv[1:] = {1!r}
 runpy.run_path({0!r}, run_name="__main__")
 """
 
-MOST_ANSWER = 20 * 2**20
-"""The longest answer that is read, in bytes: 16 MiB of plain text and a little more."""
-MOST_STRUCTURE = 2**14
-"""The most bytes of an answer outside of its strings: an executor's answer has about ten values."""
-
+MOST_ANSWER = 20 * 2**20  # bytes that are read: 16 MiB of plain text and a little more
+MOST_STRUCTURE = 2**14  # bytes outside of an answer's strings; an executor's has about ten values
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 class _Run(BaseModel, hide_input_in_errors=True):
-    """What an executor says of a program's run."""
-
     status: str | None = None
     return_code: StrictInt | None = None
     execution_time: FiniteFloat | None = None
@@ -61,12 +55,10 @@ _GUARANTEED = frozenset({Guarantee.WALL, Guarantee.HOST_FILES, Guarantee.ENVIRON
 
 @dataclass(frozen=True)
 class Remote:
-    """A remote executor. Programs on it reach nothing on this machine; how it contains them is up to it.
+    """A remote executor at ``http://host:port``; how it contains programs is up to it.
 
     It reports neither CPU time nor memory, and its time-out counts wall-clock time, so a verdict may depend
     on its load. It runs only Python source. An answer of more than 20 MiB of JSON counts as too much output.
-
-    The address is ``http://host:port``; ``/run_code`` is added.
     """
 
     address: str
@@ -77,7 +69,7 @@ class Remote:
             raise ConfigError(f"a remote sandbox needs an http address, got {self.address!r}")
 
     async def start(self, modules: Mapping[str, str]) -> "_RemoteBox":
-        """Make a spawner; nothing is started, because each run is a request."""
+        """Nothing is started, because each run is a request."""
         return _RemoteBox(self, modules)
 
 
@@ -87,8 +79,10 @@ class _RemoteBox:
     spent = False
 
     def __init__(self, backend: Remote, modules: Mapping[str, str]) -> None:
-        self._backend = backend
-        self._missing = frozenset(Guarantee) - backend.guarantees
+        self._url = f"{backend.address.rstrip('/')}/run_code"
+        self._result = partial(
+            Result, backend=backend.name, missing=frozenset(Guarantee) - backend.guarantees
+        )
         packages = {name.rpartition(".")[0] for name in modules}
         self._modules = {
             name.replace(".", "/") + ("/__init__.py" if name in packages else ".py"): source.encode()
@@ -96,30 +90,24 @@ class _RemoteBox:
         }
 
     async def box(self) -> "_RemoteBox":
-        """See `mars_env.sandbox.Spawner`."""
         return self
 
     async def close(self) -> None:
         """Nothing is kept."""
 
     async def run(self, job: Job, limits: Limits, channel: socket.socket | None = None) -> Result:
-        """Run one job; the result is LOST if the executor does not answer as it should.
-
-        If it fails with this program each time, but not with an empty one, the program has failed.
-        """
+        """Run one job; if only this program, and no empty one, fails each time, the result is not LOST."""
         if channel is not None or job.source_bytes is None:
             raise ConfigError("a remote sandbox runs Python source without a channel")
-        trials = 0
-        while True:
+        for _ in range(_TRIALS):
             result, ended = await self._ask(job, limits)
-            trials += 1
             if result.ended is not Ended.LOST or ended is None:
                 return result
             control, _ = await self._ask(replace(job, source=b""), limits)
             if control.ended is Ended.LOST:
                 return result
-            if trials == _TRIALS:
-                return replace(result, ended=ended)
+            failed = replace(result, ended=ended)
+        return failed
 
     async def _ask(self, job: Job, limits: Limits) -> tuple[Result, Ended | None]:
         """Send one request; if it is lost and the program may be to blame, also say how the program ended."""
@@ -138,10 +126,9 @@ class _RemoteBox:
             "files": {path: base64.b64encode(content).decode() for path, content in files.items()},
             "fetch_files": [DATA_FILE],
         }
-        url = f"{self._backend.address.rstrip('/')}/run_code"
         most = min(16 * limits.output_bytes + 65536, MOST_ANSWER)
         try:
-            answer = await request("POST", url, most, limits.wall * 2 + 30, json=body)
+            answer = await request("POST", self._url, most, limits.wall * 2 + 30, json=body)
             if 300 <= answer.status < 400:  # programs and tests go only to the given address
                 target = ascii(answer.headers.get("Location", ""))[:200]
                 return self._lost(f"it redirects to {target}, which is not followed: use that address"), None
@@ -157,7 +144,6 @@ class _RemoteBox:
             return lost, Ended.KILLED if connected else None
 
     def _read(self, body: bytes, limits: Limits) -> Result:
-        """The result in an answer; a `ValueError` says that it is not JSON, or has another form."""
         if len(_STRING.sub(b"", body)) > MOST_STRUCTURE:
             raise ValueError("its answer holds too many values")
         answer = _Answer.model_validate_json(body)
@@ -176,18 +162,15 @@ class _RemoteBox:
             return self._lost(f"it gave no exit status ({str(run.status)[:50]})")
         elif code < 0:
             ended = Ended.KILLED
-        return Result(
-            ended=ended,
+        return self._result(
+            ended,
             exit_code=code if ended is Ended.EXITED else None,
             signal=-code if code is not None and ended is Ended.KILLED else None,
             stdout=stdout[: limits.output_bytes],
             stderr=stderr[: limits.output_bytes],
             data=data[: limits.output_bytes],
             wall_seconds=run.execution_time or 0.0,
-            backend=self._backend.name,
-            missing=self._missing,
         )
 
     def _lost(self, detail: str) -> Result:
-        detail = f"the remote sandbox: {detail}"
-        return Result(Ended.LOST, backend=self._backend.name, missing=self._missing, detail=detail)
+        return self._result(Ended.LOST, detail=f"the remote sandbox: {detail}")

@@ -55,8 +55,7 @@ move_mount 429 fsopen 430 fsconfig 431 fsmount 432 fspick 433 pidfd_open 434 clo
 pidfd_getfd 438 process_madvise 440 mount_setattr 442 quotactl_fd 443 memfd_secret 447 process_mrelease 448
 set_mempolicy_home_node 450 fchmodat2 452 setxattrat 463 removexattrat 466 open_tree_attr 467 file_setattr 469
 """
-_NEWEST = 470
-"""Later calls are refused as if the kernel lacked them."""
+_NEWEST = 470  # later calls are refused as if the kernel lacked them
 
 _ARCHES = {"x86_64": (0xC000003E, _X86), "aarch64": (0xC00000B7, _ARM)}
 
@@ -123,12 +122,7 @@ def supported() -> bool:
 
 @functools.cache
 def build(*, namespaces: bool, machine: str = platform.machine()) -> bytes:
-    """The filter, ready for ``seccomp``; without name spaces it also refuses processes and sockets.
-
-    Example:
-        >>> len(build(namespaces=True, machine="x86_64")) % 8
-        0
-    """
+    """The filter, ready for ``seccomp``; without name spaces it also refuses processes and sockets."""
     refused = _ALWAYS.split() + ([] if namespaces else _WITHOUT_NAMESPACES.split())
     bodies: dict[str, Body] = dict.fromkeys(refused, (_REFUSED,))
     bodies |= dict.fromkeys(_UNKNOWN.split(), (_fail(errno.ENOSYS),))
@@ -180,8 +174,7 @@ def _fail(number: int) -> Instruction:
 
 
 _REFUSED = _fail(errno.EPERM)
-_DONE = _fail(0)
-"""The call returns 0 and has no effect."""
+_DONE = _fail(0)  # it has no effect
 
 
 def _choose(
@@ -190,7 +183,6 @@ def _choose(
     otherwise: Instruction = _ALLOWED,
     mask: int | None = None,
 ) -> Body:
-    """Choose the answer by one argument; only the bits of `mask` count."""
     masked = [] if mask is None else [(_AND, 0, 0, mask)]
     tests = [i for value, answer in answers.items() for i in ((_JEQ, 0, 1, value), answer)]
     return (_argument(argument), *masked, *tests, otherwise)
@@ -199,7 +191,6 @@ def _choose(
 def _only(
     argument: int, values: Iterable[int], otherwise: Instruction = _REFUSED, mask: int | None = None
 ) -> Body:
-    """Refuse calls whose argument is not one of `values`."""
     return _choose(argument, dict.fromkeys(values, _ALLOWED), otherwise, mask)
 
 
@@ -224,10 +215,7 @@ def _clone(*, processes: bool) -> Body:
 
 
 def _keep_children() -> Body:
-    """Ask before a program changes what happens when its children end: ignored ones lose their CPU time.
-
-    Whether a call would ignore them is written in memory, which a filter cannot read.
-    """
+    """Ask before a program changes what happens when its children end: ignored ones lose their CPU time."""
     return (
         _argument(0),
         (_JEQ, 0, 5, _SIGCHLD),

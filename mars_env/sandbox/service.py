@@ -1,8 +1,4 @@
-"""The event loop of all sandboxes in a process, in a separate thread.
-
-A warm sandbox outlives the call that started it and perhaps its loop. Callers await from any loop or thread;
-cancelling them cancels the work and waits for its end.
-"""
+"""The event loop of all sandboxes in a process, in its own thread: a warm one may outlive a caller's loop."""
 
 import asyncio
 import concurrent.futures
@@ -38,13 +34,7 @@ def service_loop() -> asyncio.AbstractEventLoop:
 
 
 async def on_service_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine that runs on the service loop.
-
-    Example:
-        >>> async def double(x): return 2 * x
-        >>> asyncio.run(on_service_loop(double(21)))
-        42
-    """
+    """Await a coroutine that runs on the service loop; cancelling cancels it and waits for its end."""
     loop = service_loop()
     if asyncio.get_running_loop() is loop:
         return await coroutine

@@ -4,6 +4,7 @@ import pytest
 
 from mars_env import load_problems
 from mars_env.problems import ProblemSet, register_problem_set, registry
+from mars_env.problems.loading import is_path
 from mars_env.types import Problem
 
 MODULE = """
@@ -49,3 +50,17 @@ def test_a_module_gives_its_own_set_though_another_has_registered_the_name(modul
     register_problem_set("riddles", others)
     assert load_problems("riddles").name == "others"
     assert load_problems(f"{module}:riddles").name == "riddles"
+
+
+def test_what_is_known_of_a_set_before_it_is_loaded():
+    names = ("gsm8k", "aime25", "livecodebench", "arithmetic")
+    assert [registry.held_out_by_default(name) for name in names] == ["test", None, None, None]
+    assert [registry.kind_of_set(name) for name in names] == ["math", "math", "code", None]
+    assert registry.describe_problem_set("aime25") == "math-ai/aime25 on the Hugging Face hub"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("aime25", False), ("my_module:mine", False), ("mine.jsonl", True), ("a/b", True)]
+)
+def test_a_name_of_a_set_is_no_path(name, expected):
+    assert is_path(name) is expected

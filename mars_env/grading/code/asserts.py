@@ -21,15 +21,14 @@ from mars_env.grading.code.outcomes import (
 from mars_env.sandbox import Ended, Job, Lease, Result
 from mars_env.sync import end_tasks
 
-_SERVE = "from mars_env.grading.code import program\nprogram._serve()\n"
+_SERVE = "from mars_env.grading.code import program\nprogram._Server().run(*program.stored_value('case'))\n"
 _SUITE = "from mars_env.grading.code import suite\nsuite._main()\n"
 
-_SPARE = 1.0
-"""Seconds for which a program may at first sleep beyond its idle time: the tests compute meanwhile."""
+_SPARE = 1.0  # seconds for which a program may at first sleep beyond its idle time, while the tests compute
 
 
 async def judge_suite(lease: Lease, task: Task, program: str) -> list[TestResult]:
-    """Judge a program by an assert-style suite."""
+    """The results of an assert-style suite."""
     if not lease.backend.channels:
         why = f"an assert suite needs a sandbox with channels to programs, and {lease.backend.name} has none"
         return [TestResult(False, False, why, fault=True)]
@@ -47,10 +46,9 @@ async def judge_suite(lease: Lease, task: Task, program: str) -> list[TestResult
 
 
 async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result, failed: list[int]) -> str:
-    """Why a failure is not the program's: its suite fails with the reference solution too; empty if it is.
+    """Why a failure is not the program's: the suite fails with the reference solution too; empty if it is.
 
     That can only be if a test does more with objects of a program than can be done from another process.
-    Without a reference solution, the program is to blame: its objects can cause the same.
     """
     if not _held_objects(suite) or not task.reference.get("solutions"):
         return ""
@@ -62,7 +60,10 @@ async def _tests_are_to_blame(lease: Lease, task: Task, suite: Result, failed: l
 
 def _report(suite: Result) -> Any:
     """The tests' report. It can be trusted: nothing of the program is in the tests' sandbox."""
-    report = _plain(suite.data)
+    try:
+        report = values.decode(suite.data, hashed=False)
+    except values.BadValue:
+        return None
     return report if isinstance(report, tuple) and report else None
 
 
@@ -82,10 +83,7 @@ def _stalled(ran: Result, suite: Result) -> bool:
 
 
 async def _converse(lease: Lease, task: Task, program: str, spare: float = math.inf) -> tuple[Result, Result]:
-    """Run program and tests at the same time, with a channel between them; returns both results.
-
-    The program may sleep for `spare` seconds beyond its idle time, because the tests compute.
-    """
+    """Run program and tests at the same time, with a channel between them; returns both results."""
     reference = task.reference
     prompt, name = reference["prompt"], reference["entry_point"]
     if prompt:
@@ -124,13 +122,6 @@ async def _converse(lease: Lease, task: Task, program: str, spare: float = math.
         return await program_run if matters else Result(Ended.EXITED, exit_code=0), suite
     finally:
         await end_tasks([program_run, suite_run])
-
-
-def _plain(data: bytes) -> Any:
-    try:
-        return values.decode(data, hashed=False)
-    except values.BadValue:
-        return None
 
 
 def _results(task: Task, ran: Result, suite: Result) -> list[TestResult]:

@@ -1,9 +1,6 @@
 """Compares a program's results with the expected ones: pure functions, run outside every sandbox.
 
-docs/code-grading.md has the rules of outputs and of returned values. A number passes for an expected decimal
-within the problem's tolerance, absolute or relative. Without one, with s = max(1, |expected|): if five or
-more decimals are shown, one unit of the last (0.333333 stands for 1/3), and at least 1e-9 s; if fewer, 1e-6 s
-but at most half a unit of the last, and at least 1e-9 s.
+docs/code-grading.md has the rules of outputs, of returned values and of numbers.
 """
 
 import hashlib
@@ -17,9 +14,11 @@ from typing import Any, Literal
 from mars_env.grading.code.values import BadValue, Handle, Pairs, decode
 
 NUMBER = re.compile(r"[-+]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,4})?")
-_GAP = re.compile(r"\S+")
-"""Splits a line into the gaps between its words."""
+_WORD = re.compile(r"\S+")
 _CONTEXT = Context(prec=60)
+_LEEWAY = Decimal("1e-5")  # of a number in CodeContests, at any size
+_ROOM = 330  # bytes: an integer may match a float, and an integer key its text: 1,024 bits, 309 digits
+_KEYED = 1 << 16  # longer ones are compared byte by byte
 
 Comparison = Literal["lines", "stripped", "words"]
 """How outputs are compared, as the graders of two sets do: ``"stripped"`` (LiveCodeBench) ignores white space
@@ -79,16 +78,12 @@ def _near(expected: str, actual: str, leeway: Decimal | int) -> bool:
     return _CONTEXT.abs(_CONTEXT.subtract(Decimal(expected), Decimal(actual))) <= leeway
 
 
-_LEEWAY = Decimal("1e-5")
-"""By so much a number may differ in CodeContests, at any size."""
-
-
 def _line_matches(expected: str, actual: str, tolerance: float | None) -> bool:
     if expected == actual:
         return True
     if not _words_match(expected, actual, lambda a, b: a == b or _numbers_match(a, b, tolerance)):
         return False
-    return all(map(NUMBER.fullmatch, expected.split())) or _GAP.split(expected) == _GAP.split(actual)
+    return all(map(NUMBER.fullmatch, expected.split())) or _WORD.split(expected) == _WORD.split(actual)
 
 
 def _numbers_match(expected: str, actual: str, tolerance: float | None) -> bool:
@@ -119,9 +114,7 @@ def _close(expected: Decimal, actual: Decimal, decimals: int, tolerance: float |
 
 
 def values_match(expected: Any, actual: Any, *, tolerance: float | None = None) -> bool:
-    """Whether a returned value is the expected one.
-
-    `expected` is plain data from JSON, `actual` comes from `values.decode` with ``hashed=False``.
+    """Whether a returned value, from `values.decode` with ``hashed=False``, is the one expected in JSON.
 
     Example:
         >>> values_match([0.3, 2], (0.1 + 0.2, 2)), values_match(1, True), values_match(2, 2.0)
@@ -144,12 +137,7 @@ def values_match(expected: Any, actual: Any, *, tolerance: float | None = None) 
 
 
 def has_room_for(expected: Any, size: int) -> bool:
-    """Whether a matching value can take `size` bytes, encoded; a longer one is wrong and is not decoded.
-
-    Example:
-        >>> has_room_for([1, 2], 17), has_room_for([1, 2], 10**6), has_room_for(["a" * 10**6], 10**6)
-        (True, False, True)
-    """
+    """Whether a matching value can take `size` bytes, encoded; a longer one is wrong and is not decoded."""
     queue = [expected]
     while queue and size > 0:
         value = queue.pop()
@@ -163,9 +151,6 @@ def has_room_for(expected: Any, size: int) -> bool:
         elif isinstance(value, (list, tuple)):
             queue += value
     return size <= 0
-
-
-_ROOM = 330  # an integer may match a float, and an integer key its text: 1,024 bits, 309 digits
 
 
 def _floats_match(expected: float, actual: float, tolerance: float | None) -> bool:
@@ -192,12 +177,7 @@ def _mappings_match(expected: dict[Any, Any], actual: Pairs, tolerance: float | 
 
 
 def output_key(output: bytes) -> str:
-    r"""A string that is the same for equal outputs of two programs (not for an expected output).
-
-    Example:
-        >>> output_key(b"1  2 \n\n") == output_key(b"1 2"), output_key(b"1 2") == output_key(b"12")
-        (True, False)
-    """
+    """A string that is the same for equal outputs of two programs (not for an expected output)."""
     if len(output) > _KEYED:
         return hashlib.sha256(output.strip()).hexdigest()
     text = output.decode("utf-8", "backslashreplace")
@@ -205,13 +185,7 @@ def output_key(output: bytes) -> str:
 
 
 def value_key(data: bytes) -> str | None:
-    """A string that is the same for equal results of a call (a list equals a tuple); None if there is none.
-
-    Example:
-        >>> from mars_env.grading.code.values import encode
-        >>> value_key(encode(("result", (1, [2])))) == value_key(encode(("result", [1, (2,)])))
-        True
-    """
+    """A string that is the same for equal results of a call (a list equals a tuple), or None."""
     if len(data) > _KEYED:
         return hashlib.sha256(data).hexdigest()
     try:
@@ -244,16 +218,8 @@ def _word(value: Any) -> str:
     return hex(value) if type(value) is int else repr(value)  # an integer may be too long to write in decimal
 
 
-_KEYED = 1 << 16  # longer ones are compared byte by byte
-
-
 def preview(value: Any, limit: int = 300) -> str:
-    """A value as a string of about `limit` characters at most, however large, deep or shared it is.
-
-    Example:
-        >>> preview([1, "a", (2,)]), preview(list(range(1000)), 20)
-        ("[1, 'a', (2,)]", '[0, 1, 2, 3, 4, 5, 6...')
-    """
+    """A value as a string of about `limit` characters at most, however large, deep or shared it is."""
     text = ""
     for piece in _pieces(value, limit, 8):
         text += piece

@@ -1,8 +1,4 @@
-"""Finds the program in a completion, in time linear in its length: docs/code-grading.md says which it is.
-
-A block that is never closed ends with the text, with a control token of a chat template, or with a fence at
-the end of one of its lines.
-"""
+"""Finds the program in a completion, in time linear in its length: docs/code-grading.md says which it is."""
 
 import re
 from collections.abc import Mapping
@@ -21,6 +17,7 @@ _FENCE = re.compile(
 _TAG = r"(?:</[a-z]{2,20}>)?[ \t]*"
 _INNER_FENCE = re.compile(rf"(?<!`)`{{3,}}{_TAG}$", re.MULTILINE)
 _ITEM = re.compile(r"^ {0,9}(?:[0-9]{1,3}[.)]|[-*+])[ \t]", re.MULTILINE)
+_FUTURE = re.compile(r"^from __future__ import .*\n", re.MULTILINE)
 
 NO_PROGRAM = "no program was found"
 
@@ -30,10 +27,6 @@ def extract_program(text: str, *names: str) -> tuple[str | None, str]:
 
     Example:
         >>> extract_program("So:\n```python\nprint(1)\n```\nIt prints:\n```\n1\n```")
-        ('print(1)\n', '')
-        >>> extract_program("print(input())")
-        ('print(input())', '')
-        >>> extract_program("```python\nprint(1)")
         ('print(1)\n', '')
     """
     begun = without_opening(text)
@@ -56,19 +49,13 @@ def extract_program(text: str, *names: str) -> tuple[str | None, str]:
 
 
 def asked_names(reference: Any) -> tuple[str, ...]:
-    """The functions and classes of which the tests of a code problem ask for one; none without tests.
-
-    Example:
-        >>> asked_names({"form": "asserts", "entry_point": "f"}), asked_names(None)
-        (('f',), ())
-    """
+    """The functions and classes of which the tests of a code problem ask for one; none without tests."""
     tests = reference if isinstance(reference, Mapping) else {}
     names = tests.get("fn_name"), tests.get("entry_point"), tests.get("method") and "Solution"
     return tuple(name for name in names if isinstance(name, str) and name)
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:
-    """Label and content of each fenced block."""
     blocks: list[tuple[str, str]] = []
     fence, label, start, indent, closed = "", "", 0, 0, 0
     listed = _ITEM.search(text)
@@ -99,10 +86,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
 
 
 def _until_inner_fence(code: str) -> str:
-    """A program up to the first fence that closes it at the end of one of its own lines.
-
-    The fence is neither in a text (the quotation marks before it come in pairs) nor in a comment.
-    """
+    """A program up to the first fence at the end of a line of its own: neither in a text nor in a comment."""
     place, single, double = 0, 0, 0
     for fence in _INNER_FENCE.finditer(code):
         before = code[place : fence.start()]
@@ -128,26 +112,16 @@ def _ended(code: str) -> str:
 
 
 def defines(code: str, name: str) -> bool:
-    r"""Whether a program seems to define a function, class or variable at its top level.
-
-    Example:
-        >>> defines("def f(x):\n    return x", "f"), defines("print(f(2))", "f")
-        (True, False)
-    """
+    """Whether a program seems to define a function, class or variable at its top level."""
     word = re.escape(name)
     pattern = rf"^(?:(?:async[ \t]+)?def|class)[ \t]+{word}\b|^{word}[ \t]*(?::[^=\n]+)?=(?!=)"
     return re.search(pattern, code, re.MULTILINE) is not None
-
-
-_FUTURE = re.compile(r"^from __future__ import .*\n", re.MULTILINE)
 
 
 def complete_prompt(prompt: str, code: str, entry_point: str) -> str:
     r"""A whole program: a prompt that begins a function, and its body, the function, or all of it again.
 
     Example:
-        >>> complete_prompt("import math\ndef f(x):\n", "    return x\n", "f")
-        'import math\ndef f(x):\n    return x\n'
         >>> complete_prompt("import math\ndef f(x):\n", "def f(x): return math.pi", "f")
         'import math\n\ndef f(x): return math.pi'
     """
@@ -159,12 +133,7 @@ def complete_prompt(prompt: str, code: str, entry_point: str) -> str:
 
 
 def preamble(prompt: str, entry_point: str) -> str:
-    r"""The part of a prompt before the function's head: imports and helpers.
-
-    Example:
-        >>> preamble("import math\ndef g(): pass\ndef f(x):\n", "f")
-        'import math\ndef g(): pass\n'
-    """
+    """The part of a prompt before the function's head: imports and helpers."""
     heads = list(re.finditer(rf"^(?:async[ \t]+)?def[ \t]+{re.escape(entry_point)}\b", prompt, re.MULTILINE))
     if not heads:
         return prompt

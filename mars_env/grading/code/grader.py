@@ -1,7 +1,6 @@
 """`CodeGrader` judges programs by running them in sandboxes, which expected results never enter."""
 
 import asyncio
-import copyreg
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from mars_env.errors import ConfigError, ProblemError, SandboxError
+from mars_env.grading import pickled
 from mars_env.grading.code import values
 from mars_env.grading.code.asserts import judge_suite
 from mars_env.grading.code.compare import (
@@ -43,8 +43,7 @@ T = TypeVar("T")
 Scope = Literal["all", "public"]
 Score = Literal["all", "fraction"]
 
-FEEDBACK_CHARACTERS = 2000
-"""Feedback is cut to about this length."""
+FEEDBACK_CHARACTERS = 2000  # at about this length feedback is cut
 
 _CALL = "from mars_env.grading.code import program\nprogram._call()\n"
 _SCRIPT = "from mars_env.grading.code import program\nprogram._script()\n"
@@ -58,11 +57,10 @@ class CodeGrader:
         backend: The sandbox, as for `mars_env.sandbox.run`.
         tests: ``"all"``, or ``"public"`` to judge by the public tests alone.
         score: ``"all"``: 1 if all tests pass, else 0; ``"fraction"``: the share of tests that pass.
-        run_all: Whether to continue after the first failure; ``"fraction"`` always does.
+        run_all: Whether to continue after a failure; ``"fraction"`` always does.
         feedback: ``"public"``: feedback shows only public tests; ``"all"`` shows any.
         limits: For one test. A time or memory limit that the problem states takes precedence.
         slots: Programs judged at a time; by default one more than the number of processors.
-        pool: The sandboxes in which it runs programs.
 
     Example:
         >>> from mars_env.problems.code import code_problem_from_row
@@ -92,31 +90,21 @@ class CodeGrader:
         self.pool = Pool(self.backend, slots=self.slots, modules=_modules())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled grader is made again; of the shared one, each process has its own."""
-        from mars_env.grading import grader_for
-
-        if self is grader_for("code"):
-            return grader_for, ("code",)
-        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
+        return pickled(self, "code")
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge a completion. See `mars_env.types.Grader`."""
-        run_all = self.run_all or self.score == "fraction"
-        return await self._grade(problem, text, self.tests, self.score, run_all)
+        return await self._grade(problem, text, self.tests, self.score)
 
     async def search_score(self, problem: Problem, text: str) -> float | None:
         """The share of public tests that pass, None if unknown; a `ConfigError` if there are none."""
-        return (await self._grade(problem, text, "public", "fraction", True)).score
+        return (await self._grade(problem, text, "public", "fraction")).score
 
     async def outputs(self, problem: Problem, text: str) -> tuple[str, ...] | None:
-        """A program's results for the inputs of the public tests, as strings to compare with those of others.
+        """A program's results for the inputs of the public tests, as strings by which votes compare programs.
 
-        A vote can thus tell which programs behave alike, however they are written. None if there is
-        no program, or if it fails on one of the inputs.
-
-        Raises:
-            ConfigError: The problem has no inputs (see `has_inputs`).
-            SandboxError: No sandbox could be started, or it was lost.
+        None if there is no program, or if it fails on an input; a `ConfigError` if the problem has no inputs
+        (see `has_inputs`), a `SandboxError` if no sandbox could be started, or it was lost.
         """
         if not has_inputs(problem):
             raise ConfigError(f"the problem {problem.id!r} has no public tests with inputs")
@@ -130,10 +118,10 @@ class CodeGrader:
         """End the idle sandboxes. The grader can be used again."""
         await self.pool.aclose()
 
-    async def _grade(self, problem: Problem, text: str, scope: Scope, score: Score, run_all: bool) -> Grade:
+    async def _grade(self, problem: Problem, text: str, scope: Scope, score: Score) -> Grade:
         started = time.monotonic()
         try:
-            task = _task(problem, scope, run_all, self.limits)
+            task = _task(problem, scope, self.run_all or score == "fraction", self.limits)
         except ConfigError:
             raise
         except Exception as error:  # a problem may come from anywhere: a bad one costs only its own verdict
@@ -153,8 +141,7 @@ class CodeGrader:
         except SandboxError as error:
             return Grade.unknown(f"no sandbox could be started: {error}")
         total = len(task.tests)
-        fault = next((each for each in results if each.fault), None)
-        if fault is not None:
+        if fault := next((each for each in results if each.fault), None):
             return Grade.unknown(fault.why, backend=backend)
         passed = sum(each.passed for each in results)
         # A program's words may hold lone surrogates, which no tokenizer takes.
@@ -168,15 +155,7 @@ class CodeGrader:
 
 
 def has_inputs(problem: Problem) -> bool:
-    """Whether a problem has public tests with inputs, so that programs can be run on them and compared.
-
-    Example:
-        >>> test = {"input": "", "output": "1", "public": True}
-        >>> has_inputs(Problem("p", "Print 1.", {"form": "stdin", "tests": [test]}, "code"))
-        True
-        >>> has_inputs(Problem("p", "2 + 2?", "4"))
-        False
-    """
+    """Whether a problem has public tests with inputs, so that programs can be run on them and compared."""
     reference = problem.reference
     if problem.kind != "code" or not isinstance(reference, Mapping):
         return False
@@ -187,7 +166,6 @@ def has_inputs(problem: Problem) -> bool:
 
 @functools.cache
 def _modules() -> dict[str, str]:
-    """Source of the modules that graders run inside sandboxes, by name."""
     folder = Path(__file__).parent
     names = ("values", "program", "suite")
     sources = {f"mars_env.grading.code.{n}": (folder / f"{n}.py").read_text(encoding="utf-8") for n in names}
@@ -245,12 +223,12 @@ def _arguments(reference: Mapping[str, Any], test: Mapping[str, Any]) -> list[An
 
 
 async def _outputs(lease: Lease, task: Task, program: str) -> tuple[str, ...] | None:
-    """A program's result for each test's input; None if it fails on one."""
     stdin = task.reference["form"] == "stdin"
+    make_job, key = (_stdin_job, output_key) if stdin else (_call_job, value_key)
     results = []
     for test in task.tests:
         try:
-            job = (_stdin_job if stdin else _call_job)(task, test, program)
+            job = make_job(task, test, program)
         except values.BadValue:  # arguments that are nested too deeply
             return None
         result = await run_job(lease, job, task.limits)
@@ -259,7 +237,7 @@ async def _outputs(lease: Lease, task: Task, program: str) -> tuple[str, ...] | 
         if badly_ended(result) is not None:
             return None
         data = result.stdout if stdin else result.data
-        text = await _apart(len(data), output_key if stdin else value_key, data)
+        text = await _apart(len(data), key, data)
         if text is None:
             return None
         results.append(text)
@@ -271,13 +249,8 @@ async def _judge_stdin(lease: Lease, task: Task, test: Mapping[str, Any], progra
     detail = f"Input:\n{shortened(test['input'])}"
     if (ended := badly_ended(result)) is not None:
         return failure_of(test, ended, f"{detail}\n{quoted_errors(result)}", result)
-    expected, output = shortened(test["output"]), quoted_output(result.stdout)
-    wrong = TestResult(
-        False,
-        test["public"],
-        "wrong answer",
-        f"{detail}\nExpected output:\n{expected}\nYour output:\n{output}",
-    )
+    detail += f"\nExpected output:\n{shortened(test['output'])}\nYour output:\n{quoted_output(result.stdout)}"
+    wrong = TestResult(False, test["public"], "wrong answer", detail)
     if task.reference.get("checker"):
         return await _check(lease, task, test, result.stdout, wrong)
     right = await _apart(len(result.stdout), _output_is_right, result.stdout, test["output"], task.reference)
@@ -299,7 +272,6 @@ async def _apart(size: int, function: Callable[..., T], *arguments: Any) -> T:
 async def _check(
     lease: Lease, task: Task, test: Mapping[str, Any], output: bytes, wrong: TestResult
 ) -> TestResult:
-    """Ask the problem's own checker: it exits with 0 if the output is right."""
     result = await _run_checker(lease, task, test, output)
     if result.ended is Ended.LOST:
         return failure_of(test, "the checker was lost", "", result)
@@ -347,10 +319,8 @@ async def _judge_call(lease: Lease, task: Task, test: Mapping[str, Any], program
         return failure_of(test, "it returned no value that can be compared", detail, result)
     if sent.right:
         return TestResult(True, public)
-    expected = preview(test["accept"][0], SHOWN)
-    return TestResult(
-        False, public, "wrong answer", f"{detail}\nExpected: {expected}\nReturned: {sent.shown}"
-    )
+    detail += f"\nExpected: {preview(test['accept'][0], SHOWN)}\nReturned: {sent.shown}"
+    return TestResult(False, public, "wrong answer", detail)
 
 
 def _can_be_returned(expected: Any) -> bool:
@@ -362,9 +332,7 @@ def _can_be_returned(expected: Any) -> bool:
 
 
 class _Sent(NamedTuple):
-    """What the program's side sent: ``result``, ``raised`` or nothing readable; and its text."""
-
-    kind: str = ""
+    kind: str = ""  # "result", "raised", or nothing readable
     right: bool = False
     shown: str = ""
 
@@ -385,7 +353,8 @@ def _read_sent(data: bytes, accept: Sequence[Any], tolerance: float | None) -> _
         case (str(kind), value):
             right = kind == "result" and any(values_match(e, value, tolerance=tolerance) for e in accept)
             return _Sent(kind, right, preview(value, SHOWN))
-    return _Sent()
+        case _:
+            return _Sent()
 
 
 def _feedback(results: Sequence[TestResult], total: int, scope: str) -> str:

@@ -20,12 +20,7 @@ _FUNCTIONS = {"min": "max", "max": "min", "all": "any", "any": "all"}
 
 
 def mutants(source: str, n: int, seed: int = 0) -> list[str]:
-    r"""At most n programs, all different, each of which differs from `source` in one place.
-
-    A mutant need not be wrong (some changes do not matter), but most are.
-
-    Raises:
-        SyntaxError: The source does not compile.
+    r"""At most n different programs, each with one change of `source`, or a SyntaxError; most are wrong.
 
     Example:
         >>> sorted(mutants("def f(x):\n    return x + 1", 10))[0]
@@ -56,8 +51,6 @@ def variants_of(problem_id: str, solution: str, n: int) -> list[str]:
 def emptied(source: str) -> str:
     r"""The program with the same names that does nothing: only tests that assert nothing let it pass.
 
-    It is empty for what does not compile, such as a body that needs the prompt's first lines.
-
     Example:
         >>> print(emptied("def twice(x):\n    return 2 * x\n\nprint(twice(int(input())))"))
         def twice(x):
@@ -81,7 +74,6 @@ def _compiles(text: str) -> bool:
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str, Any]]:
-    """The changes of one node: whose field gets which value."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in _OPERATORS:
         yield node, "ops", [_OPERATORS[type(node.ops[0])](), *node.ops[1:]]
     elif isinstance(node, (ast.BinOp, ast.AugAssign, ast.BoolOp)) and type(node.op) in _OPERATORS:

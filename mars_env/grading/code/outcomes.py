@@ -8,19 +8,16 @@ from typing import Any
 from mars_env.gate import quoted
 from mars_env.sandbox import Ended, Job, Lease, Limits, Result
 
-SHOWN = 400
-"""How many characters of an input, output or value feedback shows."""
-
-SMALL = 16 << 10
-"""Up to this many bytes are read directly, on the event loop; more are read in a thread."""
+SHOWN = 400  # characters of an input, output or value in feedback
+SMALL = 16 << 10  # bytes that are read directly, on the event loop; more are read in a thread
 
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """The result of one test."""
+    """The result of one test; the content of one that is not public is not shown."""
 
     passed: bool
-    public: bool  # whether its content may be shown
+    public: bool
     why: str = ""  # "wrong answer", "it raised ValueError", "it exceeded the CPU time limit"
     detail: str = ""  # the test's content and the program's result; for feedback
     fault: bool = False  # whether the machinery failed, so that nothing is known
@@ -105,7 +102,7 @@ def shortened(text: str) -> str:
 
 
 def quoted_output(output: bytes) -> str:
-    """The start of an output, however long it is, quoted line by line."""
+    """The start of an output, quoted line by line."""
     if len(output) <= SMALL:
         return quoted(shortened(output.decode("utf-8", "replace")))
     return quoted(f"{output[:SMALL].decode('utf-8', 'replace')[:SHOWN]}... ({len(output):,} bytes)")

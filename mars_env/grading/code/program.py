@@ -22,8 +22,7 @@ if TYPE_CHECKING:  # typing itself is slow to import
 
 DATA_FD, CHANNEL_FD = 3, 4
 PROGRAM, CASE = "program.py", "case"
-DATA_FILE = "mars_env_data"
-"""A file used instead of `DATA_FD` where that does not exist: with a remote executor."""
+DATA_FILE = "mars_env_data"  # instead of `DATA_FD` where that does not exist: with a remote executor
 
 _STARRED = "typing string re collections heapq bisect math random itertools functools operator io sys"
 """Modules of which every public name is promised; that of a later one counts."""
@@ -54,7 +53,6 @@ def stored_value(path: str) -> Any:
 
 
 def _load(prelude: bool, imports: list[str]) -> dict[str, Any]:
-    """Run the program's module and return its names."""
     source = _program()
     module = types.ModuleType("solution")  # not __main__: code under its guard must not run here
     module.__file__ = os.path.join(os.getcwd(), PROGRAM)  # noqa: PTH109, PTH118
@@ -68,13 +66,12 @@ def _load(prelude: bool, imports: list[str]) -> dict[str, Any]:
 
 
 def _offer_common_names(source: bytes) -> None:
-    """Make the well-known names that occur in the source built-in ones, and raise two limits.
+    """Make built-in what LiveCodeBench imports for every program, and a few more names; set its two limits.
 
-    They are those that LiveCodeBench imports for every program, and a few more. No other built-in name
-    is replaced, and a program that uses such a name has not defined it.
+    No other built-in name is replaced, and a program that uses such a name has not defined it.
     """
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 50_000))  # as LiveCodeBench does
-    sys.set_int_max_str_digits(50_000)  # likewise
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 50_000))
+    sys.set_int_max_str_digits(50_000)
     text = source.decode("utf-8", "replace")
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in text).split()) - set(dir(builtins))
     offered = vars(builtins)
@@ -88,7 +85,6 @@ def _offer_common_names(source: bytes) -> None:
 
 
 def _script() -> None:
-    """Run the program as a script that may use the common names."""
     try:
         source = _program()
         _offer_common_names(source)
@@ -99,7 +95,6 @@ def _script() -> None:
 
 
 def _find(namespace: dict[str, Any], name: str, method: bool = False) -> Any:
-    """The function to call; a method of a new ``Solution`` if there is such a class."""
     if "Solution" in namespace and (method or name not in namespace):
         instance = namespace["Solution"]()
         if hasattr(instance, name):
@@ -110,7 +105,6 @@ def _find(namespace: dict[str, Any], name: str, method: bool = False) -> Any:
 
 
 def _call() -> None:
-    """Call one function once, as the file `CASE` says, and write its result to the data descriptor."""
     name, method, prelude, arguments = stored_value(CASE)
     try:
         result = _find(_load(prelude, []), name, method)(*arguments)
@@ -123,7 +117,7 @@ def _call() -> None:
 
 
 def send_data(data: bytes) -> None:
-    """Write data for the grader."""
+    """Write to `DATA_FD`, or to `DATA_FILE`."""
     try:
         regular = stat.S_ISREG(os.fstat(DATA_FD).st_mode)
     except OSError:
@@ -133,18 +127,12 @@ def send_data(data: bytes) -> None:
 
 
 def _show_traceback(error: BaseException) -> None:
-    """Print a traceback without this module's frames."""
     import traceback
 
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != PROGRAM:
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
-
-
-def _serve() -> None:
-    """Answer requests over the channel until it ends."""
-    _Server().run(*stored_value(CASE))
 
 
 class Proxy:
@@ -214,7 +202,7 @@ _PROGRAM_USES: dict[str, Callable[..., Any]] = {
 
 @cache
 def _channel(mode: str) -> Any:
-    """The channel, opened to read or to write messages: values, each in a line."""
+    """The channel; each line of it is a value."""
     return open(CHANNEL_FD, mode, closefd=False)
 
 
@@ -234,10 +222,6 @@ class Peer:
         self.kept: list[Any] = []
         self.numbers: dict[int, int] = {}
         self.proxies: dict[int, Any] = {}
-
-    def read(self) -> bytes | None:
-        """The next message; None at the end."""
-        return _channel("rb").readline() or None
 
     def write(self, message: bytes) -> None:
         """Send one message, which contains no line break."""
@@ -283,11 +267,8 @@ class Peer:
         return self.receive(sent)
 
     def receive(self, sent: list[Any]) -> Any:
-        """One answer. Requests that come before it are answered.
-
-        Containers in `sent` that the other side changed are changed here too.
-        """
-        while (data := self.read()) is not None:
+        """One answer, after those to requests that come before it; containers in `sent` may be changed."""
+        while data := _channel("rb").readline():
             containers: list[Any] = []
             message = values.decode(data, self.resolve, containers=containers, originals=sent)
             if not isinstance(message, tuple) or message[:1] != ("ask",):
@@ -313,13 +294,10 @@ class Peer:
 
 
 class _Server(Peer):
-    """The program's side."""
-
     proxy = _TestsObject
     namespace: dict[str, Any]
 
     def run(self, prelude: bool, imports: list[str]) -> None:
-        """Load the program, then answer until the requests end."""
         try:
             self.namespace = _load(prelude, imports)
         except Exception as error:
@@ -333,18 +311,15 @@ class _Server(Peer):
             return  # the tests have ended
 
     def use(self, operation: str, target: Any, arguments: Any, keywords: Any) -> Any:
-        """Use an object of the program, or by its name a function or class."""
         if operation in ("call", "isinstance", "global") and isinstance(target, str):
             target = _find(self.namespace, target)
         return _PROGRAM_USES[operation](target, *arguments, **keywords)
 
     def failed(self, error: BaseException) -> None:
-        """Show what the program raised."""
         if not isinstance(error, StopIteration):
             _show_traceback(error)
 
     def resolve(self, handle: values.Handle) -> Any:
-        """Also what the standard library has under a name."""
         if handle.number == values.NAMED:
             module, _, name = handle.kind.partition(":")
             return getattr(__import__(module), name)
@@ -375,10 +350,9 @@ def _imported(home: str) -> Any:
 
 
 def rebuild_exception(described: Any, other: type[Exception]) -> BaseException:
-    """The described exception: of its built-in class if its own is not imported here.
+    """The described exception, of its built-in class if its own is not imported here.
 
-    It is of the class `other` if it would end a loop: an iterator on this side must not end because something
-    on the other side did.
+    It is of the class `other` if it would end a loop: an iterator must not end because one elsewhere did.
     """
     name, text, home = described
     for kind in (_imported(str(home)), _imported(f"builtins:{name}")):

@@ -68,13 +68,9 @@ _FORMS = {name: _form(name) for name in _FIELDS}
 
 
 def check_tests(reference: Any) -> None:
-    """Reject a reference by which no program could be judged.
-
-    Raises:
-        ProblemError: A field is missing or its value cannot be used; the message says which.
+    """Raise a `ProblemError` for a reference by which no program could be judged; it says which field.
 
     Example:
-        >>> check_tests({"form": "stdin", "tests": [{"input": "", "output": "1", "public": True}]})
         >>> check_tests({"form": "stdin", "tests": [{"input": "", "output": 1, "public": True}]})
         Traceback (most recent call last):
         mars_env.errors.ProblemError: tests.0.output: Input should be a valid string

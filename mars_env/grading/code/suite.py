@@ -20,9 +20,8 @@ if TYPE_CHECKING:  # typing itself is slow to import
     from collections.abc import Callable
     from typing import Any
 
-SUITE = "suite"
-NAME = "suite"
-"""The tests' module."""
+SUITE = "suite"  # the job's file
+NAME = "suite"  # the tests' module
 _MODULES = frozenset(
     {"bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "math", "operator"}
     | {"random", "re", "string", "sys"}
@@ -45,10 +44,7 @@ class ProgramGone(BaseException):
 
 
 class _ProgramObject(channel.Proxy):
-    """An object in the program's process."""
-
-    shown = False
-    """Whether a value is being shown to people: then the program is not asked."""
+    shown = False  # whether a value is being shown to people: then the program is not asked
 
     def __hash__(self) -> int:
         return hash(self._handle.number)
@@ -79,8 +75,7 @@ class _Session(channel.Peer):
     """
 
     proxy, other, gone = _ProgramObject, ProgramError, ProgramGone
-    last_call = ""
-    """The last call by name and its result, for people."""
+    last_call = ""  # with its result, for people
 
     def __init__(self, patience: float) -> None:
         super().__init__()
@@ -88,7 +83,6 @@ class _Session(channel.Peer):
         self.under_way = self.used = False
 
     def keep(self, value: Any) -> Any:
-        """The handle of an argument that is not plain data, or plain data that represents it."""
         if isinstance(value, _Function):  # the program's own, by name, whatever it is in that process
             return self.ask("global", value.__name__, (), {})
         if not isinstance(value, channel.Proxy) and (name := _library_name(value)) is not None:
@@ -96,7 +90,6 @@ class _Session(channel.Peer):
         return super().keep(value)
 
     def use(self, operation: str, target: Any, arguments: Any, keywords: Any) -> Any:
-        """Carry out the program's request on an object that a test has passed to it."""
         if not any(target is each for each in self.kept):
             raise TypeError("the tests did not pass this object to the program")
         if operation not in ("attribute", "assign"):
@@ -108,15 +101,14 @@ class _Session(channel.Peer):
         return getattr(target, name) if operation == "attribute" else setattr(target, name, arguments[1])
 
     def exchange(self, message: bytes, sent: list[Any]) -> Any:
-        """The answer to a request, or to being loaded if that is empty.
-
-        It is under way from the request's first byte to the answer's last; the program is to blame for
-        whatever ends it meanwhile.
-        """
+        """The answer to a request, or to being loaded; without one the program is to blame."""
         outermost = not self.under_way
         self.used |= bool(message)
-        if message and outermost and self.patience > 0 and _is_closed(channel.CHANNEL_FD):
-            raise ProgramGone("the program ended before the request", "unasked")
+        if message and outermost and self.patience > 0:
+            closed = select.poll()
+            closed.register(channel.CHANNEL_FD, 0)
+            if closed.poll(0):
+                raise ProgramGone("the program ended before the request", "unasked")
         began = time.monotonic()
         self.under_way = True
         try:
@@ -133,7 +125,6 @@ class _Session(channel.Peer):
                 self.patience -= time.monotonic() - began
 
     def ask(self, operation: str, target: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Send the program a request and return its answer, or raise what it raised."""
         if operation != "call":
             return super().ask(operation, target, arguments, keywords)
         call = f"{target}({', '.join(map(_short, arguments))})"
@@ -148,14 +139,7 @@ class _Session(channel.Peer):
         return value
 
 
-def _is_closed(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, 0)
-    return bool(poll.poll(0))
-
-
 def _short(value: Any) -> str:
-    """A value's text, cut to a length."""
     text = _text(value, repr)
     return text if len(text) <= 300 else text[:280] + f"... ({len(text)} characters)"
 
@@ -188,7 +172,6 @@ def _names_used(code: types.CodeType) -> set[str]:
 
 
 def _main() -> None:
-    """Run the suite that the file `SUITE` describes; write the outcomes to the data descriptor."""
     spec = channel.stored_value(SUITE)
     report = _run(spec, _Session(spec["patience"]))
     sys.stdout.flush()
@@ -237,7 +220,6 @@ def _run(spec: dict[str, Any], session: _Session) -> Any:
 
 
 def _provide(names: set[str], entry_point: str, namespace: dict[str, Any], session: _Session) -> None:
-    """Give a test the names that it uses: well-known modules, and otherwise the program's names."""
     for name in names | {entry_point} if entry_point else names:
         if name == entry_point or not (name in namespace or hasattr(builtins, name)):
             if name in _MODULES and name != entry_point:
@@ -247,8 +229,6 @@ def _provide(names: set[str], entry_point: str, namespace: dict[str, Any], sessi
 
 
 class _Function:
-    """A function or class of the program, by name; calls run in the program's process."""
-
     def __init__(self, session: _Session, name: str, asked_for: bool) -> None:
         self._session, self.__name__, self._asked_for = session, name, asked_for
 

@@ -32,7 +32,7 @@ class Validation:
 
 
 async def validate_problem(problem: Problem, grader: Grader, *, n_mutants: int = 6) -> Validation:
-    r"""Grade a problem's reference solutions, which must pass, and wrong programs, which must fail.
+    r"""Grade a problem's reference solutions, of which one must pass, and wrong programs.
 
     A program that does nothing must fail, and half of at most `n_mutants` mutants of a solution, the same in
     every call.
@@ -86,12 +86,10 @@ async def validate_problems(
     concurrency: int = 16,
     on_progress: Callable[[Validation], None] | None = None,
 ) -> list[Validation]:
-    """Validate many problems, `concurrency` at a time; see `validate_problem`. Keeps their order.
+    """Validate many problems, `concurrency` at a time, and keep their order; see `validate_problem`.
 
     The grader is by default a new `CodeGrader`; `on_progress` is called with each validation when it is done.
-
-    Raises:
-        ConfigError: A problem is not one of code, or `concurrency` is not an integer above 0.
+    A `ConfigError` if a problem is not one of code.
     """
     concurrency = require_integer(concurrency, "concurrency")
     gate = asyncio.Semaphore(concurrency)

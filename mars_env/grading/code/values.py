@@ -1,9 +1,8 @@
 """Typed plain data over a channel: what may pass between a program and its judges.
 
-Values keep their exact types: ``True`` is not ``1``, a tuple is not a list. Besides plain data, a few classes
-of the standard library pass, and a NumPy scalar as its value. Every other object stays in its process; a
-`Handle` stands for it. Decoding builds nothing but these types. A value is written as JSON: numbers, strings,
-true, false and null as they are, all else as a list that starts with the name of its kind.
+Besides plain data, a few classes of the standard library pass, and a NumPy scalar as its value. Every other
+object stays in its process; a `Handle` stands for it. Decoding builds nothing but these types. Numbers,
+strings, true, false and null are as in JSON, all else is a list that starts with the name of its kind.
 """
 
 from __future__ import annotations
@@ -15,12 +14,8 @@ if TYPE_CHECKING:  # typing itself is slow to import
     from collections.abc import Callable
     from typing import Any
 
-MAX_DEPTH = 150
-"""Both sides reject deeper nesting."""
-
-NAMED = -1 << 62
-"""The number of a handle for an object of the standard library; its kind is then ``module:name``."""
-
+MAX_DEPTH = 150  # both sides reject deeper nesting
+NAMED = -1 << 62  # number of a handle for an object of the standard library; its kind is ``module:name``
 _ATTRIBUTES = {
     "builtins.range": "start stop step",
     "fractions.Fraction": "numerator denominator",
@@ -41,15 +36,13 @@ class BadValue(ValueError):
 
 
 class Handle:
-    """Stands for an object that stays in the process that made it, where its number finds it again.
-
-    It is `plain` if its class defines neither a truth value nor a length, so that it is always true.
-    """
+    """Stands for an object that stays in the process that made it, where its number finds it again."""
 
     __slots__ = ("kind", "number", "plain")
 
     def __init__(self, number: int, kind: str, plain: bool = True) -> None:
-        self.number, self.kind, self.plain = number, kind, plain
+        self.number, self.kind = number, kind
+        self.plain = plain  # whether its class defines neither a truth value nor a length
 
 
 def handle_of(value: Any, number: int) -> Handle:
@@ -69,7 +62,7 @@ def encode(
     containers: list[Any] | None = None,
     known: dict[int, int] | None = None,
 ) -> bytes:
-    """A value as bytes. Identity inside it is kept: a list that occurs twice is decoded as one list.
+    """A value as bytes, or a `BadValue` if it is too deep; a list that occurs twice is decoded as one list.
 
     Args:
         value: Anything.
@@ -77,9 +70,6 @@ def encode(
             Without it only the type's name is sent, and named tuples and defaultdicts are plain ones.
         containers: Receives the containers in `value`, in the order in which `decode` numbers them.
         known: Numbers, by id, of containers that the other side has already; it changes those in place.
-
-    Raises:
-        BadValue: It is nested too deeply.
 
     Example:
         >>> decode(encode([1, True, (2.5, "a"), {"k": {3}}]))
@@ -139,7 +129,6 @@ class _Writer:
 
 
 def _scalar(value: Any) -> Any:
-    """A value that holds no others, of its type or one derived from that."""
     if isinstance(value, complex):
         return ["complex", value.real, value.imag]
     if isinstance(value, str):
@@ -155,7 +144,6 @@ def _scalar(value: Any) -> Any:
 
 
 def _field_names(value: Any) -> str:
-    """The names of a named tuple's class and fields; empty for another tuple."""
     fields = getattr(type(value), "_fields", None)
     if not isinstance(fields, tuple) or len(fields) != len(value):
         return ""
@@ -166,10 +154,7 @@ _named_tuples: dict[str, Any] = {}
 
 
 def _named(names: str, items: list[Any]) -> Any:
-    """A named tuple, whose class is made once for equal names; a plain one if no class can have them.
-
-    Nor may they be those of a tuple's methods: whoever calls ``count`` means the method.
-    """
+    """A named tuple; a plain one if no class can have the names, or one is a method's, such as ``count``."""
     from collections import namedtuple
 
     kind, *fields = names.split(" ")
@@ -195,7 +180,6 @@ def _numpy_scalar(value: Any) -> Any:
 
 
 def _standard(value: Any) -> tuple[str, tuple[Any, ...]] | None:
-    """Name and arguments that rebuild an object of the standard library; None for any other."""
     kind = type(value)
     home = f"{kind.__module__}.{kind.__name__}"
     if home == "decimal.Decimal":
@@ -226,7 +210,7 @@ def decode(
     containers: list[Any] | None = None,
     originals: list[Any] | None = None,
 ) -> Any:
-    """The one value that the bytes hold.
+    """The one value that bytes hold; a `BadValue` if they hold none, or more than one.
 
     Args:
         data: From `encode`, or hostile.
@@ -235,14 +219,6 @@ def decode(
             `Pairs`, and every other type that JSON does not know becomes a `Handle`.
         containers: Receives the containers in the value, in order.
         originals: Containers that were sent before; those that come back are changed in place.
-
-    Raises:
-        BadValue: The bytes do not hold a value, or hold more than one.
-
-    Example:
-        >>> decode(b"nonsense")
-        Traceback (most recent call last):
-        mars_env.grading.code.values.BadValue: the bytes are not a value: JSONDecodeError
     """
     reader = _Reader(resolve or (lambda handle: handle), hashed, originals or [])
     try:
@@ -285,7 +261,6 @@ class _Reader:
         return self.special(tree, depth)
 
     def special(self, tree: Any, depth: int) -> Any:
-        """A value that is neither plain JSON nor a container."""
         match tree:
             case ["int", str(digits)]:
                 return int(digits, 16)

@@ -7,6 +7,7 @@ number), then values. `_FORMS` says which comparison belongs to which shapes. In
 
 import math
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 
 from mars_env.grading.math.evaluate import digits_needed, free_symbols, value_at
 from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
@@ -38,27 +39,20 @@ from mars_env.grading.math.units import Unit, letter_unit, scaled, time_span, va
 from mars_env.grading.math.vectors import in_plain
 
 _MAX_ITEMS = 64
-Compare = Callable[[Node, Node, float | None], bool]
-"""A comparison of a reference, an answer, with a tolerance."""
+Compare = Callable[[Node, Node, float | None], bool]  # of a reference and an answer, with a tolerance
 
 
 def same_answer(reference: Node, answer: Node, tolerance: float | None = None) -> bool:
     r"""Whether an answer equals a reference.
 
     The tolerance is the allowed relative difference between two numbers if one of them is written as a
-    decimal; None requires exact equality.
-
-    Raises:
-        OverLimit: A value is too large to compute.
-        Unreadable: The two cannot be compared by these rules.
+    decimal; None requires exact equality. Raises `OverLimit`, and `Unreadable` for what cannot be compared.
 
     Example:
         >>> from mars_env.grading.math.parser import read_answer
         >>> def same(a, b): return same_answer(read_answer(a), read_answer(b))
         >>> same(r"\{1, 2\}", "2, 1"), same("(1, 2)", "(2, 1)"), same("y = 2x + 1", "2x - y = -1")
         (True, False, True)
-        >>> same("25 \\text{ cm}", "0.25 \\text{ m}"), same("25", "25 \\text{ or } 26")
-        (True, False)
     """
     reference, answer = (time_span(normal(in_plain(without_domain(node)))) for node in (reference, answer))
     return _same(reference, answer, tolerance)
@@ -132,8 +126,8 @@ def _family(r: Node, a: Node, tolerance: float | None) -> bool:
         r = Node("where", (r, substitute(remarks2[0], remarks2[0].args[0], Node("sym", value=min(unsaid)))))
     main, *remarks = r.args
     names = integer_names(remarks)
-    alike = names and names2 and _sets_of(remarks) == _sets_of(remarks2)
-    if not alike:
+    sets, sets2 = ({remark.args[1] for remark in of} for of in (remarks, remarks2))
+    if not names or not names2 or sets != sets2:
         return False
     items, items2 = ([as_interval(item) or value_of(item) for item in items_of(m)] for m in (main, main2))
     shift = remarks[0].args[1].value == "Z"
@@ -175,11 +169,6 @@ def _ratio(r: Node, a: Node, tolerance: float | None) -> bool:
         return len(r.args) == len(a.args) and all(same_expression(x, y) for x, y in crossed)
     ratio, other = (r, a) if r.kind == "ratio" else (a, r)
     return len(ratio.args) == 2 and same_expression(Node("div", ratio.args), other)
-
-
-def _sets_of(remarks: Sequence[Node]) -> set[Node]:
-    """Of "for every k in Z" and the like, the sets."""
-    return {remark.args[1] for remark in remarks}
 
 
 def _collection(r: Node, a: Node, tolerance: float | None) -> bool:
@@ -224,7 +213,6 @@ def _all_paired(r: Sequence[Node], a: Sequence[Node], tolerance: float | None) -
 
 
 def _paired(r: Sequence[Node], a: Sequence[Node], same: Callable[[Node, Node], bool]) -> bool:
-    """Whether the items can be paired, in any order, with none left."""
     left = list(a)
     for item in r:
         match = next((k for k, other in enumerate(left) if same(item, other)), None)
@@ -282,14 +270,13 @@ def _equation(r: Node, a: Node, tolerance: float | None) -> bool:
 
 
 def _named(r: Node, a: Node, tolerance: float | None) -> bool:
-    """Compare when only one side is an equation: ``x = 5`` for ``5``."""
     if is_equation(r):
         left = r.args[0]
         solved = is_name(left) or names_matrix(left, r.args[-1]) or not any(map(free_symbols, r.args))
         return solved and _same(_value(r, tolerance), a, tolerance)
     *exact, last = a.args
     if operators(a)[-1] == "~" and _is_decimal(r) and _same(r, last, tolerance):
-        rounded = value_and_unit(last)[0]
+        rounded, _ = value_and_unit(last)
         return all(_near(member, rounded, 0.01) for member in exact if not free_symbols(member))
     if operators(a)[0] == "~" and not _is_decimal(r) and is_label(a.args[0]):
         return False  # "n is about 25"
@@ -297,13 +284,10 @@ def _named(r: Node, a: Node, tolerance: float | None) -> bool:
 
 
 def _value(equation: Node, tolerance: float | None) -> Node:
-    """The value that an equation gives its left side: ``5`` for ``x = 2 + 3 = 5``.
+    """The value that an equation gives its left side: ``5`` for ``x = 2 + 3 = 5``; else raises `Unreadable`.
 
     A left side that is no name must equal the last member, as in ``x^{-3} = 1/x^3``. A step with other
     names than the last member, as ``S = ab = 6``, cannot be compared with it.
-
-    Raises:
-        Unreadable: The left side is not a name, or the steps are not equal.
     """
     exact = equation.args[: (*operators(equation), "~").index("~") + 1]
     if len(exact) == 1:
@@ -373,16 +357,12 @@ def _near(r: Node, a: Node, tolerance: float) -> bool:
     return bool(abs(x - y) <= abs(x) * tolerance)
 
 
-def _first(sides: Sequence[bool]) -> bool:
-    return sides[0]
-
-
 def _kind(*kinds: str) -> Callable[[Node], bool]:
     return lambda node: node.kind in kinds
 
 
 _FORMS: tuple[tuple[Callable[[Node], bool], Callable[[Sequence[bool]], bool], Compare], ...] = (
-    (lambda node: bool((in_base(node) or ("", ""))[1]), _first, _numeral),
+    (lambda node: bool((in_base(node) or ("", ""))[1]), itemgetter(0), _numeral),
     (_kind("approx"), any, _rounded),
     (_kind("text"), any, _text),
     (_kind("where"), any, _family),

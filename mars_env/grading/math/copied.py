@@ -34,8 +34,6 @@ def is_copied(statement: str, reference: Node, answer: Node) -> bool:
         True
         >>> copied("What is the area of a square with the side $x+1$?", "x^2+2x+1", "(x+1)^2")
         False
-        >>> copied("Which is larger for $x > 2$, $x^2$ or $x+1$?", "x^2", "x^2")
-        False
     """
     if answer == reference:
         return False
@@ -49,7 +47,6 @@ def is_copied(statement: str, reference: Node, answer: Node) -> bool:
 
 @lru_cache(maxsize=1024)
 def _formulas(statement: str) -> frozenset[Node]:
-    """The formulas of a problem and their sides."""
     statement = escape_money(statement)
     texts = [match.group() for match in _DELIMITED.finditer(statement)]
     texts += _UNDELIMITED.findall(_DELIMITED.sub("\n", statement))
@@ -57,7 +54,6 @@ def _formulas(statement: str) -> frozenset[Node]:
 
 
 def _parse_formula(text: str) -> list[Node]:
-    """A formula and its sides; nothing if it cannot be read."""
     try:
         nodes = [_plain(read_answer(text.strip("$ .,;:?=")))]
     except (Unreadable, OverLimit, RecursionError):
@@ -82,7 +78,6 @@ def _is_formula(node: Node) -> bool:
 
 
 def _plain(node: Node) -> Node:
-    """A node in a form that does not change with what `is_copied` ignores."""
     node = without_domain(node)
     args = tuple(map(_plain, node.args))
     if node.kind == "quantity" or (node.kind == "pow" and args[1] == num(1)):
@@ -101,7 +96,6 @@ def _plain_sum(terms: tuple[Node, ...]) -> Node:
 
 
 def _plain_product(node: Node) -> Node:
-    """One sign, the factors above the line, and those below it."""
     above, below, minus = list[Node](), list[Node](), False
     stack = [(node, True)]
     while stack:

@@ -16,32 +16,21 @@ from mars_env.grading.math.exact import WORKER_BITS, Undefined, exact_value
 from mars_env.grading.math.nodes import TRIGONOMETRY, Node, OverLimit, Unreadable, word_set
 
 BASE_DIGITS = 60
-_MAX_DIGITS = 12_000
-"""Values that take more digits to tell apart are over the limit."""
-_MAX_SAMPLE_DIGITS = 600
-"""A point at which an expression needs more digits is skipped; another one is used."""
+_MAX_DIGITS = 12_000  # values that take more to tell apart are over the limit
+_MAX_SAMPLE_DIGITS = 600  # a point at which an expression needs more is skipped; another one is used
 _MAX_TERMS = 10_000
-"""The most terms of a sum or product that is evaluated."""
 _MP = mpmath.MPContext()
 """A separate context whose precision changes: a worker is one process that handles one verdict at a time."""
 
 
 class _MorePrecision(ArithmeticError):
-    """One value is very large or very small compared with another: more digits are needed."""
-
     def __init__(self, digits: float) -> None:
         super().__init__(f"{digits:.0f} digits are needed")
         self.digits = digits
 
 
 def value_at(node: Node, point: Mapping[str, Any], digits: int, *, real: bool) -> tuple[Any, int]:
-    """The value at a point, and the number of digits that it took.
-
-    Raises:
-        Undefined: It has no value there.
-        OverLimit: It is too large, or needs more digits than the limit.
-        Unreadable: It is not an expression.
-    """
+    """The value at a point, and how many digits it took; or `Undefined`, `OverLimit`, `Unreadable`."""
     most = max(_MAX_SAMPLE_DIGITS, 2 * digits) if point else _MAX_DIGITS
     while True:
         try:
@@ -96,7 +85,6 @@ class _Evaluator:
         return self.checked(_MP.mpf(value.numerator) / value.denominator)
 
     def checked(self, value: Any) -> Any:
-        """A value; raises if it is too large or too small for the digits in use."""
         if not _MP.isfinite(value):
             raise Undefined("an infinite value")
         if self.real and isinstance(value, _MP.mpc):
@@ -127,7 +115,6 @@ class _Evaluator:
         return _MP.power(base, exponent)
 
     def guard(self, base: Any, exponent: Any) -> None:
-        """Raise before a power is computed whose logarithm is too large."""
         size = abs(_MP.log(abs(base))) * abs(exponent) / 2.302585
         if size > _MAX_DIGITS:
             raise OverLimit("a power is larger than the limit")
@@ -172,7 +159,6 @@ class _Evaluator:
         return 1 / _MP.rgamma(args[0] + 1) if name == "factorial" else _MP.binomial(*args)
 
     def corrected(self, value: Any) -> Any:
-        """A function's value, corrected for rounding at a zero."""
         return _MP.mpf(0) if abs(value) < self.rounding else value
 
     def series(self, node: Node) -> Any:

@@ -1,7 +1,6 @@
-"""Finds the final answer of a completion: a function of its text alone, linear in its length.
+"""Finds the final answer of a completion, in linear time: docs/grading.md has the four rules.
 
-docs/grading.md has the four rules. Only the model's own message is read: neither thinking, nor what follows a
-control token of a chat template.
+Only the model's own message is read: neither thinking, nor what follows a control token of a chat template.
 """
 
 import re
@@ -41,8 +40,7 @@ _BOLD_SENTENCE = re.compile(r"[.!?:。：]\s*(\*\*[^*]+\*\*)\Z")
 _NUMBER = re.compile(r"[-+−]?\\?[$€£]?\.?\d[\d.,/]*(?:[ \t]*\\?%)?")
 _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
 _LEFT, _RIGHT = ("$", "\\(", "\\[", "**"), ("$", "\\)", "\\]", "**")
-_TAIL = 5000
-"""So many characters at the end of a text may hold an answer without a box."""
+_TAIL = 5000  # characters at the end of a text that may hold an answer without a box
 
 
 class Extraction(NamedTuple):
@@ -53,16 +51,14 @@ class Extraction(NamedTuple):
 
 
 class _Box(NamedTuple):
-    """Where a box starts, where its content starts and ends, and where the box ends."""
-
     start: int
-    low: int
+    low: int  # where its content starts, and ends
     high: int
     end: int
 
 
 def extract_answer(text: str, *, strict: bool = False) -> Extraction:
-    r"""The final answer of a completion, as written there, and how it was found; or None and the reason.
+    r"""The final answer of a completion, as written there.
 
     Example:
         >>> extract_answer(r"First \boxed{24}, no: \boxed{\frac{50}{2}}.")
@@ -83,7 +79,6 @@ def extract_answer(text: str, *, strict: bool = False) -> Extraction:
 
 
 def _last_boxes(text: str) -> Extraction:
-    """The last box and the boxes joined to it."""
     boxes, unclosed = _find_boxes(text)
     if unclosed >= 0 and (not boxes or unclosed > boxes[-1].start):
         return Extraction(None, UNCLOSED_BOX)
@@ -104,13 +99,11 @@ def _last_boxes(text: str) -> Extraction:
 
 
 def _name_before(text: str, box: _Box) -> str | None:
-    r"""``x`` in ``x = \boxed{5}``."""
     match = _NAME_BEFORE.search(text, max(0, box.start - 40), box.start)
     return match[1] if match else None
 
 
 def _joined(text: str, boxes: list[_Box]) -> tuple[list[_Box], str]:
-    """The last box after those that are joined to it, and what joins them."""
     chain, joiner = [boxes[-1]], ", "
     for box in reversed(boxes[-20:-1]):
         between = text[box.end : chain[0].start]
@@ -161,7 +154,6 @@ def _after_marker(text: str) -> tuple[str, str]:
 
 
 def _last_line(text: str) -> str:
-    """The last line, or the formula that is displayed there, if it is a value; otherwise empty."""
     text = text.rstrip(" \n\t.。")
     start = text.rfind("\n") + 1
     for left, right in (("$$", "$$"), ("\\[", "\\]")):

@@ -8,8 +8,7 @@ from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, num, substi
 from mars_env.grading.math.tokens import FUNCTIONS, Token
 from mars_env.grading.math.vectors import BOLD, derivative
 
-_MAX_DEPTH = 40
-"""How deep brackets, powers and arguments may be nested."""
+_MAX_DEPTH = 40  # of brackets, powers and arguments
 _CONSTANTS = {
     r"\pi": "pi", r"\infty": "inf", r"\emptyset": "empty", r"\RR": "R", r"\ZZ": "Z", r"\NN": "N", r"\QQ": "Q",
     r"\CC": "C",
@@ -40,8 +39,7 @@ _BEGINNINGS = (
     | _DECORATIONS
     | {"\\" + name for name in FUNCTIONS}
 )
-UNKNOWN_FUNCTIONS = frozenset("fghFGH")
-"""Letters that are functions if a bracket follows; any other letter multiplies."""
+UNKNOWN_FUNCTIONS = frozenset("fghFGH")  # if a bracket follows; any other letter multiplies
 
 
 def with_sign(sign: str, node: Node) -> Node:
@@ -51,7 +49,7 @@ def with_sign(sign: str, node: Node) -> Node:
     return Node({"-": "neg", r"\pm": "pm", r"\mp": "mp"}[sign], (node,))
 
 
-class Factors:
+class _Factors:
     """The lower half of a recursive-descent parser: one method for each kind of factor.
 
     The upper half (`mars_env.grading.math.parser`) reads the contents of brackets. While `bars` are open, a
@@ -71,12 +69,10 @@ class Factors:
         self.colons = True
 
     def peek(self, ahead: int = 0) -> Token:
-        """The token `ahead` places ahead; after the last one, a token of the kind "end"."""
         place = self.place + ahead
         return self.tokens[place] if place < len(self.tokens) else Token("end", "")
 
     def next(self) -> Token:
-        """Pass the token here and return it."""
         self.place += 1
         return self.peek(-1)
 
@@ -95,7 +91,6 @@ class Factors:
 
     @contextmanager
     def inside(self, *, bars: int = 0, colons: bool = True) -> Iterator[None]:
-        """Between brackets, where bars and colons have their meaning again."""
         outer, self.bars, self.colons = (self.bars, self.colons), bars, colons
         yield
         self.bars, self.colons = outer
@@ -106,7 +101,6 @@ class Factors:
             return self.listing(), self.expect(*closing)
 
     def begins_factor(self, token: Token) -> bool:
-        """Whether a factor can start with this token."""
         if token.kind == "env":
             return token.text.startswith(r"\begin")
         if token.text == "|":
@@ -116,7 +110,6 @@ class Factors:
         )
 
     def factor(self) -> Node:
-        """One factor with all that belongs to it."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise OverLimit("the answer is nested deeper than the limit")
@@ -148,7 +141,6 @@ class Factors:
         return decimal(self.next().text) if self.peek().kind == "num" else self.argument()
 
     def argument(self) -> Node:
-        """A command's argument: a group, or one token (one digit of a number)."""
         token = self.peek()
         if token.text.isdigit() and len(token.text) > 1:
             self.tokens[self.place] = token._replace(text=token.text[1:])
@@ -158,7 +150,6 @@ class Factors:
         return self.primary(plain=True)
 
     def group(self) -> Node:
-        """The contents of braces."""
         self.expect("{")
         with self.inside():
             node = self.listing()
@@ -187,7 +178,6 @@ class Factors:
         return self.command(text)
 
     def enclosed(self, text: str) -> Node:
-        """What follows an opening bracket, brace, bar or sign of a currency."""
         if text in _BRACKETS:
             return self.bracketed(text)
         if text == "{":
@@ -203,7 +193,6 @@ class Factors:
         return Node("quantity", (with_sign(sign, self.factor()),), _CURRENCY[text])
 
     def command(self, text: str) -> Node:
-        """A command with its arguments."""
         if text == r"\frac":
             top, below = self.argument(), self.argument()
             return derivative(top, below) or Node("div", (top, below))
@@ -226,14 +215,12 @@ class Factors:
         raise Unreadable(f"unexpected {text!r}" if text else "the answer ends too early")
 
     def decorated(self, text: str) -> Node:
-        """A name under a bar, a hat or the like."""
         inner = self.argument()
         if inner.kind not in ("sym", "const"):
             raise Unreadable(f"{text} of something that is not a name")
         return Node("sym", value=f"{text[1:]} {inner.name.removeprefix(BOLD)}")
 
     def digits(self, text: str) -> Node:
-        """A number, and its base if it has one."""
         if not self.accept("_"):
             return decimal(text)
         if self.peek().kind == "num":
@@ -242,7 +229,6 @@ class Factors:
         return based(text, str(base.value) if base.kind in ("num", "text") else "")
 
     def symbol(self, name: str, *, plain: bool) -> Node:
-        """A name with its subscripts and primes, applied if it is a function."""
         if name in ("e", "i") and self.peek().text != "_":
             return Node("const", value=name)
         while prime := self.accept("_", "'"):
@@ -273,12 +259,10 @@ class Factors:
         return False
 
     def arguments(self) -> tuple[Node, ...]:
-        """The arguments of a function, up to the closing bracket."""
         inner, _ = self.within(")")
         return inner.args if inner.value == "comma" else (inner,)
 
     def bracketed(self, opening: str) -> Node:
-        """A tuple, an interval, or an expression in brackets."""
         inner, closing = self.within(*_BRACKETS[opening])
         if inner.value == "comma":
             return Node("group", inner.args, ("(", ")") if opening == r"\langle" else (opening, closing))
@@ -302,7 +286,6 @@ class Factors:
         return node
 
     def root(self) -> Node:
-        """The argument of a root, and its degree."""
         degree = num(2)
         if self.accept("["):
             degree = self.sum()
@@ -310,7 +293,6 @@ class Factors:
         return Node("call", (self.argument(), degree), "root")
 
     def function(self, name: str) -> Node:
-        """A named function, its base and its power."""
         base, power = num(10) if name == "lg" else None, None
         while mark := self.accept("_", "^"):
             if mark == "_":
@@ -398,7 +380,6 @@ class Factors:
 
 
 def _subscript(node: Node) -> str:
-    """A subscript as a string, for a symbol's name."""
     if node.kind == "num":
         return str(node.value)
     if node.kind in ("sym", "const", "text"):

@@ -2,16 +2,7 @@ r"""One rule: an answer is at least as finished as its reference.
 
 Without it, copying the question pays: ``882 - 27`` equals 855, ``\binom{5}{2}`` equals 10 and ``2x = 10``
 means ``x = 5``, but none of them is an answer. The rule takes the numbers of an answer one by one (members of
-lists, ends of intervals, right sides), and what each leaves to compute. By reference:
-
-- An integer or a decimal leaves nothing. A fraction of two literals and ``3 \cdot 10^8`` may stand for it,
-  unless the problem says that its answer is an integer (``"integer": True`` in its metadata).
-- Another rational number, as ``\frac{3}{4}``, allows one fraction, powers of literals, and their products.
-- Any other number, as ``2\sqrt{3}``, also allows roots, logarithms, constants, and one sum of unlike terms.
-- Anything else, as a binomial, a sum of two fractions or a sum over an index, needs a reference
-  that holds the same.
-- A reference without variables needs an answer without variables: ``2x = 10`` is not ``x = 5``.
-- An expression in variables may be in any form, except for a sum or product over an index.
+lists, ends of intervals, right sides), and what each leaves to compute; docs/grading.md has it as a table.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,15 +22,11 @@ _MULTIPLES = word_set("neg mul quantity")
 _SAME = {"binom": "factorial", "factorial2": "factorial", "ln": "log", "exp": "log"} | dict.fromkeys(
     TRIGONOMETRY, "trig"
 )
-"""Functions of one kind: a reference that holds one of them allows all."""
-_MAX_TERMS = 8
-"""A sum of more terms is not compared term by term: it is not finished."""
+_MAX_TERMS = 8  # a sum of more is not finished
 
 
 def finished(reference: Node, answer: Node, *, integer: bool = False) -> bool:
     r"""Whether an answer leaves no more to compute than a reference of the same value.
-
-    With `integer`, an integer must be written as one: ``\frac{50}{2}`` is not 25.
 
     Example:
         >>> from mars_env.grading.math.parser import read_answer
@@ -80,16 +67,12 @@ def _numbers(node: Node, named: Callable[[Node], bool], *, rounded: bool) -> Ite
 
 
 def _has_parts(node: Node) -> bool:
-    """Whether a node consists of several answers; so does ``2 (1, 2)``."""
     inside = node.walk() if node.kind in _MULTIPLES else (node,)
     return any(part.kind in _CONTAINERS for part in inside)
 
 
 def _values(relation: Node, named: Callable[[Node], bool], rounded: bool) -> tuple[Node, ...]:
-    """The values that ``x = 2 + 3 = 5`` gives to a name; the relation itself if it is still to be solved.
-
-    None for a solved inequality or membership: its sides are names and values.
-    """
+    """The values that ``x = 2 + 3 = 5`` gives to a name; the relation itself if it is still to be solved."""
     signs, args = operators(relation), relation.args
     if not set(signs) <= {"=", "~", "=="}:
         to_solve = any(free_symbols(side) and not _is_bare_name(side) for side in args)
@@ -111,14 +94,12 @@ def _is_bare_name(node: Node) -> bool:
 
 
 def _peers(node: Node, theirs: list[Node], joint: bool) -> list[Node]:
-    """The numbers of the reference that have a number's value; all of them if none has."""
     value = exact_value(node, WORKER_BITS)
     same = [other for other in theirs if exact_value(other, WORKER_BITS) == value]
     return same if joint and value is not None else same or theirs or [node]
 
 
 def _suffices(reference: Node, answer: Node, integer: bool) -> bool:
-    """Whether one number, of a reference, allows what another leaves to compute."""
     value, of = value_and_unit(reference)
     if isinstance(of, Unit):
         answer = letter_unit(answer)[0]
@@ -187,7 +168,6 @@ def _work_of_sum(node: Node) -> frozenset[str]:
 
 
 def _factors(node: Node) -> tuple[list[Node], list[Node]]:
-    """The factors above and below the line of a product or fraction."""
     if node.kind not in ("mul", "div", "neg", "quantity"):
         return [node], []
     top, bottom = _factors(node.args[0])
@@ -210,12 +190,10 @@ def _is_scientific(node: Node) -> bool:
 
 
 def _sums(node: Node) -> int:
-    """How many sums an expression has."""
     return sum(part.kind == "add" for part in node.walk())
 
 
 def _is_rational(node: Node) -> bool:
-    """Whether a number is rational, with a denominator that could be written."""
     try:
         value = value_at(node, {}, digits_needed(node), real=not is_complex(node))[0]
     except (Undefined, Unreadable, OverLimit):

@@ -1,6 +1,5 @@
 r"""`MathGrader` judges the final answer of a completion against a mathematical reference."""
 
-import copyreg
 import re
 import time
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from mars_env.errors import ProblemError
+from mars_env.grading import pickled
 from mars_env.grading.math.exact import Undefined, exact_value
 from mars_env.grading.math.extract import extract_answer
 from mars_env.grading.math.nodes import OverLimit, Unreadable, num
@@ -17,17 +17,15 @@ from mars_env.grading.math.tokens import MAX_LENGTH
 from mars_env.grading.math.units import PERCENT
 from mars_env.types import Grade, Problem
 
-_SHARE = re.compile("|".join(map(re.escape, PERCENT)), re.IGNORECASE)
+_PERCENT_WORD = re.compile("|".join(map(re.escape, PERCENT)), re.IGNORECASE)
 _RATIO = re.compile(r"\d\s*:\s*1\b")
 _PERCENT_SIGN = re.compile(
     r"(?<=[\d}])(?:\\[ ,]|\s)*(?:\\?%|\\text\s*\{\s*(?:%|\\%|percent|per cent)\s*\}|percent)\s*\$?\s*\Z"
 )
 _ASKS_FOR_PERCENT = re.compile(r"(?:\A|[^\d\s}$\\])[\s$\\]*(?:per\s?cent|%)|百分", re.IGNORECASE)
 """Per cent of which the problem speaks without a number before it: "what percent", but not "20 percent"."""
-_FLAGS = ("ordered", "integer")
-"""Fields of a problem's metadata that say how its answers are compared."""
-_INLINE_LENGTH = 400
-"""Longest answer, in characters, that is read in the caller's own thread."""
+_FLAGS = ("ordered", "integer")  # fields of a problem's metadata that say how its answers are compared
+_INLINE_LENGTH = 400  # longest answer that is read in the caller's own thread
 
 Check = Callable[[Problem, str], str]
 """From a problem and a final answer to why the answer is wrong; empty if it is right."""
@@ -36,10 +34,13 @@ Check = Callable[[Problem, str], str]
 class MathGrader:
     r"""Judges completions of problems whose reference is a mathematical answer.
 
-    If the reference is an integer, the exact integer in the last box decides, in the caller's
-    own thread, unless there is a tolerance and a decimal. Otherwise the two answers are compared
-    symbolically in a pool of worker processes with limits on CPU time and memory. An answer beyond the
-    limits is WRONG; only a fault of the machinery is UNKNOWN.
+    An integer reference is compared in the caller's own thread; others symbolically, in worker processes with
+    limits on CPU time and memory. An answer beyond them is WRONG; only a fault of the machinery is UNKNOWN.
+    An answer must be as finished as its reference (`mars_env.grading.math.finished`): 2 + 3 is not 5.
+
+    A problem with ``"ordered": True`` in its metadata requires a list in the reference's order; without
+    it, order counts in ``(a, b)`` but not in ``a, b``. One with ``"integer": True`` requires an integer that
+    is written as one, not as a fraction.
 
     Args:
         strict: Whether only boxes count as answers.
@@ -47,14 +48,8 @@ class MathGrader:
             decimal; None (the default) requires exact equality.
         limits: What one symbolic verdict may use.
         workers: Worker processes; None means one per CPU. They start when first needed.
-        check: Judges final answers instead of the comparison with the reference, for problems with several
-            right answers, of which the reference is one. It runs in this process.
-
-    An answer must be as finished as its reference (`mars_env.grading.math.finished`): 2 + 3 is not 5.
-
-    A problem with ``"ordered": True`` in its metadata requires a list in the reference's order; without
-    it, order counts in ``(a, b)`` but not in ``a, b``. One with ``"integer": True`` requires an integer that
-    is written as one, not as a fraction.
+        check: Judges final answers in place of the comparison, for problems with several right answers, of
+            which the reference is one. It runs in this process.
 
     Example:
         >>> problem = Problem("p", "Half of 50?", "25")
@@ -76,21 +71,14 @@ class MathGrader:
     ) -> None:
         if tolerance is not None and not 0 <= tolerance < 1:
             raise ValueError(f"a tolerance must be in [0, 1), got {tolerance}")
-        self.strict = strict
-        self.tolerance = tolerance
-        self.check = check
+        self.strict, self.tolerance, self.check = strict, tolerance, check
         self.pool = WorkerPool(workers, limits)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled grader is made again; of the shared one, each process has its own."""
-        from mars_env.grading import grader_for
-
-        if self is grader_for("math"):
-            return grader_for, ("math",)
-        return copyreg.__newobj__, (type(self),), self.__dict__  # type: ignore[attr-defined]
+        return pickled(self, "math")
 
     def identity(self) -> dict[str, Any]:
-        """What identifies it: how it compares."""
+        """How it compares."""
         return {"strict": self.strict, "tolerance": self.tolerance, "check": self.check}
 
     async def grade(self, problem: Problem, text: str) -> Grade:
@@ -113,10 +101,7 @@ class MathGrader:
         r"""Why a problem's reference cannot be used to judge answers; None if it can. Loaders call this.
 
         Example:
-            >>> grader = MathGrader()
-            >>> grader.check_reference(Problem("p", "?", "25")) is None
-            True
-            >>> grader.check_reference(Problem("p", "?", r"5^{5^{5^{5^5}}}"))
+            >>> MathGrader().check_reference(Problem("p", "?", r"5^{5^{5^{5^5}}}"))
             'the reference cannot be used: a power is larger than the limit'
         """
         try:
@@ -143,18 +128,16 @@ class MathGrader:
         self.pool.close()
 
     def _inline(self, problem: Problem, text: str, started: float) -> Grade | dict[str, Any]:
-        """The grade if it needs no worker, otherwise the request for one."""
         try:
             reference = reference_of(problem)
             ordered, integer = (_flag(problem, name) for name in _FLAGS)
         except ProblemError as error:
             return Grade.unknown(str(error), backend="math")
         answer, how = extract_answer(text, strict=self.strict)
+        if answer is not None and len(answer) > MAX_LENGTH:
+            answer, how = None, f"the answer is longer than the limit of {MAX_LENGTH} characters"
         if answer is None:
             return _decided(how, "extraction", started)
-        if len(answer) > MAX_LENGTH:
-            reason = f"the answer is longer than the limit of {MAX_LENGTH} characters"
-            return _decided(reason, "extraction", started)
         answer = without_percent(problem.statement, reference, answer)
         if self.check is not None:
             return _decided(self.check(problem, answer), "check", started)
@@ -185,12 +168,7 @@ class MathGrader:
 
 
 def without_percent(statement: str, reference: str, answer: str) -> str:
-    r"""An answer without its sign of per cent, if the problem asks for a number of per cent.
-
-    Example:
-        >>> without_percent("What percent of 50 is 10?", "20", r"20\%")
-        '20'
-    """
+    """An answer without its sign of per cent, if the problem asks for a number of per cent."""
     sign = _PERCENT_SIGN.search(answer)
     if sign is None or "%" in reference or not _ASKS_FOR_PERCENT.search(statement):
         return answer
@@ -213,14 +191,12 @@ def reference_of(problem: Problem) -> str:
 
 @lru_cache(maxsize=1024)
 def _boxed_reference(reference: str) -> str:
-    """The boxed answer, if the reference is a whole solution."""
     return extract_answer(reference).answer or reference
 
 
 def _flag(problem: Problem, name: str) -> bool | None:
-    """A field of the metadata that is true, false, or absent (None); else a `ProblemError`."""
     flag = problem.metadata.get(name)
-    if flag is not None and not isinstance(flag, bool):
+    if not isinstance(flag, bool | None):
         raise ProblemError(f"problem {problem.id!r}: the field {name!r} must be true or false, not {flag!r}")
     return flag
 
@@ -231,7 +207,7 @@ _integer_reference = lru_cache(maxsize=16_384)(read_integer)
 @lru_cache(maxsize=1024)
 def _is_integer(answer: str, integer: int, literally: bool, statement: str) -> bool | None:
     """Whether an answer to an integer question is that integer; None if a worker must decide."""
-    if "%" in answer or ("p" in answer.lower() and _SHARE.search(answer)) or _RATIO.search(answer):
+    if "%" in answer or ("p" in answer.lower() and _PERCENT_WORD.search(answer)) or _RATIO.search(answer):
         return False  # 2500 % is 25, but it is not the integer 25; nor is 25:1
     if len(answer) > _INLINE_LENGTH:
         return None
@@ -243,7 +219,7 @@ def _is_integer(answer: str, integer: int, literally: bool, statement: str) -> b
         return False
     except (Unreadable, OverLimit, RecursionError):
         return None  # a worker reads more, and allows larger values
-    if value is None or value != integer:
+    if value != integer:
         return None if value is None else False
     from mars_env.grading.math.copied import is_copied  # not before they are needed: mpmath takes a while
     from mars_env.grading.math.finished import finished
@@ -254,13 +230,12 @@ def _is_integer(answer: str, integer: int, literally: bool, statement: str) -> b
 
 
 def _decided(fault: str, backend: str, started: float) -> Grade:
-    """WRONG for a reason; CORRECT if that is empty."""
     spent: dict[str, Any] = {"seconds": time.perf_counter() - started, "backend": backend}
     return Grade.wrong(fault, **spent) if fault else Grade.correct(**spent)
 
 
 def graded(reply: Reply, started: float, backend: str = "symbolic") -> Grade:
-    """The grade for what a worker says of an answer."""
+    """The grade for a worker's reply."""
     spent: dict[str, Any] = {"seconds": time.perf_counter() - started, "backend": backend}
     if "fault" in reply:
         return Grade.unknown(reply["fault"], **spent)

@@ -84,7 +84,7 @@ _Parsed = tuple[tuple[Node, ...], str]
 
 
 class Rules(NamedTuple):
-    """How an answer is judged: the arguments of `judge`."""
+    """The arguments of `judge`."""
 
     tolerance: float | None
     ordered: bool | None
@@ -104,11 +104,6 @@ def _parse(text: str) -> _Parsed:
     return tuple(readings), problem
 
 
-def _parsed(answer: str) -> _Parsed:
-    """An answer, which is remembered only if it is short: later verdicts have the memory that is left."""
-    return _parse(answer) if len(answer) <= 400 else _parse.__wrapped__(answer)
-
-
 def judge(
     reference: str,
     answer: str,
@@ -120,12 +115,7 @@ def judge(
 ) -> tuple[bool, str]:
     r"""Whether an answer equals a reference, is as finished, and no formula of the statement; if not, why.
 
-    Raises:
-        OverLimit: The answer, or a value in it, is larger than the limits allow.
-
     Example:
-        >>> judge(r"\frac{3}{4}", "0.75")
-        (True, '')
         >>> judge(r"\frac{1}{3}", "0.333333")
         (False, 'the answer differs from the reference')
     """
@@ -146,7 +136,9 @@ def _judge(reference: str, answer: str, rules: Rules) -> tuple[bool, str]:
     wordy = _same_words(reference, answer)
     if wordy is not None:
         return wordy, "" if wordy else DIFFERENT
-    (first, _), (second, _), why = _parse(reference), _parsed(answer), DIFFERENT
+    # a long answer is not remembered: later verdicts have the memory that is left
+    parse = _parse if len(answer) <= 400 else _parse.__wrapped__
+    (first, _), (second, _), why = _parse(reference), parse(answer), DIFFERENT
     for left, right in product(first, second):
         try:
             ordered = in_order(left, rules.ordered), in_order(right, rules.ordered)
@@ -160,7 +152,6 @@ def _judge(reference: str, answer: str, rules: Rules) -> tuple[bool, str]:
 
 
 def _form_fault(reference: Node, answer: Node, rules: Rules) -> str:
-    """Why an answer of the right value is wrong: it is unfinished, or a copy; empty if it is right."""
     if not finished(reference, answer, integer=rules.integer):
         return UNFINISHED
     return COPIED if is_copied(rules.statement, reference, answer) else ""

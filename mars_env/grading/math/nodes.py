@@ -6,7 +6,7 @@ from fractions import Fraction
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a string as a set; the tables here are written this way."""
+    """The words of a string as a set."""
     return frozenset(text.split())
 
 
@@ -30,8 +30,6 @@ class Node:
             (value: operators), ``setop`` (value: operator), ``builder``, ``ratio``, ``matrix`` (args are
             ``row``), ``quantity`` (value: unit), ``time``, ``mod``, ``text``, ``dots``, ``approx``, ``where``
             (an answer and its condition), ``sum`` and ``prod``.
-        args: Children.
-        value: Its meaning depends on the kind, as above.
         decimal: Whether a number was written with a decimal point.
     """
 
@@ -70,7 +68,6 @@ TRIGONOMETRY = word_set(
     "sin cos tan cot sec csc arcsin arccos arctan arccot arcsec arccsc sinh cosh tanh coth"
 )
 EXPRESSIONS = word_set("num based sym const add mul div neg pow call sum prod")
-"""Kinds of nodes that represent a number."""
 
 
 def operators(node: Node) -> tuple[str, ...]:

@@ -1,15 +1,14 @@
 r"""Reads mathematical notation: LaTeX or plain text in, a tree of `Node` out.
 
-This is a small grammar of *answers* (numbers, expressions, tuples, sets, intervals, relations,
-matrices, quantities, words), not of all of LaTeX. It refuses what it does not know with
-`Unreadable`. It never guesses and drops nothing: every token of the text is in the tree. Time is
-linear in the text, depth is bounded, and nothing is evaluated.
+This is a small grammar of *answers*, not of all of LaTeX. It refuses what it does not know with `Unreadable`.
+It never guesses and drops nothing: every token of the text is in the tree. Time is linear in the text, depth
+is bounded, and nothing is evaluated.
 """
 
 import re
 from fractions import Fraction
 
-from mars_env.grading.math.factors import Factors, with_sign
+from mars_env.grading.math.factors import _Factors, with_sign
 from mars_env.grading.math.literals import decimal
 from mars_env.grading.math.nodes import Node, OverLimit, Unreadable, operators
 from mars_env.grading.math.tokens import UNICODE, tidy, tokenize
@@ -27,9 +26,7 @@ _RELATIONS = {
 def read_answer(text: str, *, commas: bool = True) -> Node:
     r"""Read an answer in LaTeX or plain text; without `commas`, ``1,024`` outside brackets is a list.
 
-    Raises:
-        Unreadable: It is not in the grammar.
-        OverLimit: It is too long or too deep.
+    Raises `Unreadable` for what is not in the grammar, and `OverLimit`.
 
     Example:
         >>> read_answer(r"\left(-\infty, 3\right]").value
@@ -48,8 +45,6 @@ def read_answer(text: str, *, commas: bool = True) -> Node:
 
 def read_integer(text: str) -> int | None:
     r"""The integer that a text writes; None if it is anything else.
-
-    Two numbers, a value to compute, words and per cent are not an integer here.
 
     Example:
         >>> [read_integer(t) for t in ("025", "1{,}024", r"\text{25}", "$25$", "25.0", "-7", "25.")]
@@ -70,7 +65,7 @@ def read_integer(text: str) -> int | None:
 
 
 def plain_integer(text: str) -> int | None:
-    """The integer that consists of digits and a sign; None for anything else, which takes almost no time."""
+    """`read_integer` for digits with a sign alone, in almost no time."""
     return int(text) if _DIGITS.match(text) else None
 
 
@@ -79,13 +74,11 @@ _HAN = re.compile(
     r"[\s$]*(?:\\(?:text|mbox|textbf|mathrm)\s*\{)?\s*([\u4e00-\u9fff]{2,100}|[①-⑳]{1,20})[\s。.]*\}?[\s$。.]*"
 )
 """An answer of Chinese words, or of circled numbers, and nothing else."""
-
 _CLOCK = re.compile(
     r"(?:\\(?:text|mathrm|textrm)\{\s*)?([0-9]{1,2})(?:(?:\\!)*:(?:\\!)*([0-5][0-9])|(?=[^:]*m))\s*"
     r"(?:\\[,; ]\s*)?(?:\\(?:text|mathrm|textrm)\{)?\s*(?:([ap])\.?\s?m\.?)?\s*\}?",
     re.IGNORECASE,
 )
-
 _LABEL = re.compile(
     r"(?:the |an? )?(?:[xy]-|vertical |horizontal )?(?:cent(?:er|re)|radius|vert(?:ex|ices)|foc(?:us|i)"
     r"|directrix|max(?:imum)?|min(?:imum)?|mean|median|mode|range|domain|period|amplitude|limit|quotient|remainder|slope"
@@ -96,9 +89,7 @@ _LABEL = re.compile(
 """The name of a value that follows."""
 
 
-class _Parser(Factors):
-    """A recursive-descent parser with one method per level of precedence."""
-
+class _Parser(_Factors):
     def whole(self) -> Node:
         node = self.listing()
         if self.peek().kind != "end":
@@ -129,7 +120,6 @@ class _Parser(Factors):
         return Node("where", (node, list(conditions.values())[-1])) if conditions else node
 
     def condition(self) -> Node:
-        """What follows "if", or the word "otherwise" itself."""
         if self.peek().text.lower() != "otherwise":
             self.next()
         return self.statement()

@@ -34,11 +34,10 @@ Reply = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class VerdictLimits:
-    """What one verdict may use.
+    """What one verdict may use; a ValueError if a limit is not a finite number above 0.
 
     CPU seconds for the answer, and as many for the reference; MiB of a worker's address space; wall-clock
-    seconds for a worker that neither works nor ends, which is a fault of the machinery; and verdicts after
-    which a worker is replaced. A ValueError if a limit is not a finite number above 0.
+    seconds, beyond which the machinery is at fault; and verdicts after which a worker is replaced.
     """
 
     cpu_seconds: float = 3.0
@@ -53,19 +52,16 @@ class VerdictLimits:
 
 
 class WorkerPool:
-    """Worker processes that judge answers; they start when first needed.
+    """Worker processes that judge answers, by default one per CPU; they start when first needed.
 
-    Args:
-        workers: How many; None means one per CPU.
-        limits: What one verdict may use.
-        judge: A module. Its function ``reference_fault(reference)`` says why a reference cannot be used, and
-            ``judge(reference, answer, tolerance)`` whether an answer equals it, and if not, why.
+    `judge` names a module. Its function ``reference_fault(reference)`` says why a reference cannot be used,
+    and ``judge(reference, answer, tolerance)`` whether an answer equals it, and if not, why.
 
     Example:
-        >>> with WorkerPool(workers=1) as pool:
-        ...     reply = pool.submit({"op": "judge", "reference": "x + 1", "answer": "1 + x"}).result()
-        >>> reply["equal"]
+        >>> pool = WorkerPool(workers=1)
+        >>> pool.submit({"op": "judge", "reference": "x + 1", "answer": "1 + x"}).result()["equal"]
         True
+        >>> pool.close()
     """
 
     def __init__(
@@ -74,7 +70,8 @@ class WorkerPool:
         limits: VerdictLimits | None = None,
         judge: str = "mars_env.grading.math.judge",
     ) -> None:
-        self.capacity = workers if workers is not None else _cpus()
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.capacity = cpus if workers is None else workers
         if self.capacity < 1:
             raise ValueError(f"a pool needs at least one worker, got {workers}")
         self.limits = limits or VerdictLimits()
@@ -87,7 +84,6 @@ class WorkerPool:
         self._workers = dict[int, _Worker]()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled pool is made again, without its processes."""
         return WorkerPool, (self.capacity, self.limits, self.judge)
 
     def __deepcopy__(self, memo: object) -> "WorkerPool":
@@ -113,20 +109,13 @@ class WorkerPool:
 
     def pids(self) -> list[int]:
         """Process ids of the workers that are running."""
-        running = [worker.process for worker in list(self._workers.values())]
-        return [process.pid for process in running if process is not None]
-
-    def __enter__(self) -> "WorkerPool":
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        workers = list(self._workers.values())
+        return [worker.process.pid for worker in workers if worker.process is not None]
 
 
 def _judged(
     workers: "dict[int, _Worker]", limits: VerdictLimits, judge: str, request: dict[str, Any]
 ) -> Reply:
-    """Have the worker of this thread answer."""
     worker = workers.setdefault(threading.get_ident(), _Worker(limits, judge))
     try:
         return worker.reply(request)
@@ -144,7 +133,6 @@ class _Worker:
         self.served, self.fit = 0, set[str]()
 
     def reply(self, request: dict[str, Any]) -> Reply:
-        """Judge the reference, then the answer."""
         reference = request["reference"]
         if request["op"] == "check" or reference not in self.fit:
             reply = self._call("reference_fault", "reference", reference)
@@ -162,8 +150,7 @@ class _Worker:
     def _call(self, function: str, phase: str, *args: object, **options: object) -> dict[str, Any]:
         """The value of a function; if the worker is lost, it is called once more in a fresh one.
 
-        If two workers crash on the same arguments, these crashed them; a worker that is lost from outside is
-        a fault.
+        If two workers crash on the same arguments, these crashed them.
         """
         message = {"function": function, "args": args, "options": options}
         crashes = 0
@@ -216,7 +203,6 @@ class _Worker:
             raise _Lost(greeting.get("broken", "a worker could not start"))
 
     def _answer(self, message: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-        """What the worker answers to a message; None if it has ended."""
         assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
         poll = select.poll()
         poll.register(self.process.stdout, select.POLLIN | select.POLLHUP)
@@ -230,7 +216,6 @@ class _Worker:
         return json.loads(line) if line else None
 
     def stop(self) -> None:
-        """Kill the worker and reap it."""
         process, self.process = self.process, None
         if process is not None:
             with process:  # closes its pipes and waits for its end
@@ -238,12 +223,6 @@ class _Worker:
 
 
 class _Lost(Exception):
-    """The worker is gone or sends nonsense."""
-
     def __init__(self, why: str, *, crashed: bool = False) -> None:
         super().__init__(why)
         self.crashed = crashed
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,8 +1,4 @@
-r"""Sets of real numbers: intervals, inequalities and their unions.
-
-A set is the numbers where membership may change, and whether a number is in it. Two sets are equal if they
-agree at all these numbers and between them.
-"""
+"""Sets of real numbers; two are equal if they agree where membership may change, and in between."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
@@ -53,10 +49,7 @@ def variable_of(node: Node) -> str | None:
 
 
 def same_set(r: Node, a: Node) -> bool:
-    r"""Whether two nodes describe the same set of real numbers.
-
-    Raises:
-        Unreadable: One of them is not such a set, or its ends have variables.
+    r"""Whether two nodes are the same set of real numbers; `Unreadable` if one is none, or has variable ends.
 
     Example:
         >>> from mars_env.grading.math.parser import read_answer
@@ -102,7 +95,6 @@ def _is_empty(region: Region) -> bool:
 
 
 def _end(node: Node) -> Any:
-    """The value of an end of an interval."""
     if sign := is_infinite(node):
         return mpmath.mpf("inf") * sign
     try:
@@ -150,7 +142,6 @@ def _combined(operation: str, first: Region, second: Region) -> Region:
 
 
 def _built(head: Node, condition: Node) -> Region:
-    """The numbers of a set that is given by a condition."""
     name, *within = head.args if operators(head) == ("in",) else (head,)
     if name.kind != "sym" or free_symbols(condition) != {name.name}:
         raise Unreadable("a set of things that are not real numbers")
@@ -173,7 +164,6 @@ def _several(node: Node) -> Region:
 
 
 def _compared(op: str, end: Any) -> Region:
-    """The numbers that are less than an end, or the like."""
     return Region((end,), lambda x: _HOLDS[op](_order(x, end), 0))
 
 

@@ -18,25 +18,15 @@ _NO_SOLUTION = re.compile(
     r"(?:solutions?|roots?|numbers?|values?|integers?)(?: exists?)?"
 )
 SYNONYMS = {
-    "dne": "does not exist",
-    "infinite": "infinity",
-    "∞": "infinity",
-    "infinitely many solutions": "infinitely many",
-    "max": "maximum",
-    "min": "minimum",
-}
+    "dne": "does not exist", "infinite": "infinity", "∞": "infinity",
+    "infinitely many solutions": "infinitely many", "max": "maximum", "min": "minimum",
+}  # fmt: skip
 _NUMBERS = word_set("Z N Q R C")
 _LABELLED = word_set("sin cos tan abs floor ceil max min gcd lcm cross")
-"""Functions of a name that may be what is asked for."""
 
 
 def is_label(node: Node) -> bool:
-    """Whether a left side names what is asked for, rather than being part of an equation to solve.
-
-    Names are variables, functions of something, tuples of names, words, and expressions in two
-    or more variables without coefficients (``m + n = 5``). ``2x = 10`` and ``2x + 3y = 6`` do not
-    say that the answer is 10 or 6.
-    """
+    """Whether a left side names what is asked for: that of ``m + n = 5``, but not that of ``2x = 10``."""
     if node.kind in ("sym", "text"):
         return True
     if node.kind == "call" and len(node.name.rstrip("'")) == 1:
@@ -50,7 +40,6 @@ def is_label(node: Node) -> bool:
 
 
 def _has_coefficient(node: Node) -> bool:
-    """Whether a number occurs outside exponents and denominators, as in ``2x + 3y``."""
     if node.kind == "num":
         return True
     children = node.args[:1] if node.kind in ("pow", "div") and node.args[1].kind == "num" else node.args
@@ -116,11 +105,7 @@ def integer_names(remarks: Sequence[Node]) -> list[str]:
 
 
 def renamed(node: Node, old: tuple[Node, ...], new: tuple[Node, ...]) -> Node:
-    """A function's rule with its one argument renamed.
-
-    Raises:
-        Unreadable: There are several, one is no variable, or the new name means something else there.
-    """
+    """A function's rule with its argument renamed; `Unreadable` if it has several, or the name is taken."""
     if len(old + new) > 2 or {old[0].kind, new[0].kind} != {"sym"} or new[0].name in free_symbols(node):
         raise Unreadable("a function of other arguments")
     return substitute(node, old[0], new[0])
@@ -201,7 +186,6 @@ def normal(node: Node) -> Node:
 
 
 def _scaled_matrix(node: Node) -> Node:
-    """A number times a matrix or a tuple as one matrix or tuple; any other node unchanged."""
     if node.kind == "mul" and node.args[0].kind in EXPRESSIONS and node.args[1].value == ("(", ")"):
         return Node("group", tuple(Node("mul", (node.args[0], x)) for x in node.args[1].args), ("(", ")"))
     if node.kind != "mul" or node.args[1].kind != "matrix":
@@ -277,10 +261,7 @@ def _words(node: Node) -> Node:
 
 
 def _signs(node: Node) -> list[Node]:
-    r"""A node with each choice of its double signs, which are linked if one of them is a minus-plus.
-
-    Those of several sides are linked, too: ``x = (6 \pm 2)/2 = 3 \pm 1``.
-    """
+    r"""A node with each choice of its double signs, linked if one is a minus-plus, or on several sides."""
     signs = [child.kind for child in node.walk() if child.kind in ("pm", "mp")]
     if not signs:
         return [node]

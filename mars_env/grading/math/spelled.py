@@ -25,15 +25,11 @@ _ORDINAL = re.compile(
 
 
 def spelled_number(text: str) -> Fraction | None:
-    """The number written in words; None if there is none or more than one.
-
-    The words are in lower case, without hyphens and articles.
+    """The number of some lower-case words, without hyphens and articles; None if they are not one number.
 
     Example:
-        >>> [str(spelled_number(t)) for t in ("thirty four", "one hundred and five", "minus two thirds")]
-        ['34', '105', '-2/3']
-        >>> spelled_number("three four") is None
-        True
+        >>> [str(spelled_number(t)) for t in ("one hundred and five", "minus two thirds", "three four")]
+        ['105', '-2/3', 'None']
     """
     words = text.split()[:24]
     sign = -1 if words and words[0] in ("minus", "negative") else 1
@@ -64,7 +60,6 @@ def _integer(words: list[str]) -> int | None:
 
 
 def _spelled(value: int) -> list[str]:
-    """The words of an integer below 10^15."""
     for name, size in _LARGE.items():
         if value >= size:
             return [*_spelled(value // size), name, *(_spelled(value % size) if value % size else ())]
@@ -73,7 +68,7 @@ def _spelled(value: int) -> list[str]:
 
 
 def in_digits(text: str) -> str:
-    r"""A number in words or an ordinal, written in digits; any other text unchanged."""
+    """A number in words or an ordinal, written in digits; any other text unchanged."""
     if len(text) > 120:
         return text
     if match := _SPELLED.fullmatch(text):

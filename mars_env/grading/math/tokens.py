@@ -8,8 +8,7 @@ from typing import NamedTuple
 from mars_env.grading.math.nodes import TRIGONOMETRY, OverLimit, Unreadable, word_set
 from mars_env.grading.math.spelled import in_digits
 
-MAX_LENGTH = 10_000
-"""Longest text that is read, in characters."""
+MAX_LENGTH = 10_000  # characters of a text that is read
 
 
 def _look_alikes() -> dict[int, str]:
@@ -30,7 +29,7 @@ _LOOK_ALIKES = _look_alikes()
 
 
 def as_ascii(text: str) -> str:
-    r"""The text with such characters replaced; takes linear time, and none if the text is already ASCII.
+    r"""The text with such characters replaced.
 
     Example:
         >>> as_ascii("ｘ＝２５\u200b％"), as_ascii("𝑥 = 𝟐𝟓"), as_ascii("٢٥ √2")
@@ -162,7 +161,6 @@ _INVISIBLE = re.compile(
 )
 _BUILDER = re.compile(r"(?<![\\A-Za-z0-9_^}])\{\s*([a-z])\s*[|:]((?:[^{}|]|\{[^{}]*\})+)\}\s*\Z")
 _END = re.compile(r"(?:\\[,;:!> ]|(?<!\\)[;,]|\s|\\q?quad|(?<!\\)\\)\Z")
-"""A space, a comma or a semicolon at the end."""
 _ESCAPED_TWICE = re.compile(r"(?:[^\\]|\\\\)+")
 _MONEY = re.compile(
     r"\\.|\$\$|(?P<money>\$)(?=\d)(?=[^$\n]*(?:[ \t+*/=-]\$\d|(?:\n|\Z)))|\$[^$\n]*\$", re.DOTALL | re.ASCII
@@ -225,7 +223,6 @@ def escape_money(text: str) -> str:
 
 
 def _system(match: re.Match[str]) -> str:
-    r"""A system with a brace on its left only, ``\left\{ ... \right.``, in the usual notation."""
     name = match[1] if match[1] in ("aligned", "gathered") else "cases"
     return rf"\begin{{{name}}}{match[2]}\end{{{name}}}"
 
@@ -295,7 +292,6 @@ def tokenize(text: str, *, commas: bool = True) -> list[Token]:
 
 
 def _next_piece(text: str, place: int, *, commas: bool) -> tuple[str, str]:
-    """The kind and the text of the token at a place; `commas`: whether they may stand between thousands."""
     match = _TOKEN.match(text, place)
     if match is None:
         raise Unreadable(f"the character {text[place]!r} is not mathematical notation")
@@ -337,7 +333,6 @@ def _text_word(word: str, mode: str, after_value: bool) -> Token:
 
 
 def _letters(run: str, after_value: bool) -> list[Token]:
-    """A run of letters outside text mode: a function, a word, a name, or a product of letters."""
     low = run.lower()
     if low in ("and", "or"):
         return [Token("op", low)]
@@ -354,7 +349,6 @@ def _letters(run: str, after_value: bool) -> list[Token]:
 
 
 def _join_text(tokens: list[Token]) -> list[Token]:
-    """The tokens with neighbouring words joined into one text."""
     joined: list[Token] = []
     for token in tokens:
         if token.kind == "text" and joined and joined[-1].kind == "text":

@@ -45,12 +45,8 @@ _PREFIXES = {
     "n nano": "1/1000000000", "µ μ micro": "1/1000000", "m milli": "1/1000", "c centi": "1/100",
     "d deci": "1/10", "k kilo": "1000", "M mega": "1000000", "G giga": "1000000000",
 }  # fmt: skip
-_WITH_PREFIX = word_set("length mass current amount")
-"""The dimensions whose first unit takes prefixes."""
-
-
+_WITH_PREFIX = word_set("length mass current amount")  # dimensions whose first unit takes prefixes
 _UNITS: dict[str, Unit] = {}
-"""Each unit by its name; those of physics also with prefixes: ``kg``."""
 
 
 def _add(names: str, of: Unit | None, *, prefixed: bool) -> None:
@@ -65,8 +61,6 @@ def _add(names: str, of: Unit | None, *, prefixed: bool) -> None:
             )
 
 
-DIMENSIONS = frozenset(_ROWS)
-"""The dimensions of the units that can be converted."""
 _IRREGULAR = {
     "feet": "ft", "inches": "in", "mph": "mi/h", "kph": "km/h", "people": "person", "men": "man",
     "women": "woman", "children": "child", "dice": "die", "vertices": "vertex", "hrs": "hr", "lbs": "lb",
@@ -92,28 +86,20 @@ NOT_UNITS = word_set(
     twice u und ungefähr veces vez vielleicht wenn wrong
     has have had gives makes unless unknown until up upon wait when which while with without x y z"""
 )
-
-
 PERCENT = (
     "percentage points", "percentage point", "percentage", "percents", "percent", "per cent", "pct",
 )  # fmt: skip
-"""Words for per cent."""
 _MARKS = dict.fromkeys(("%", *PERCENT), "%") | dict.fromkeys(("deg", "degree", "degrees"), "deg")
 _MARKS |= {"degC": "degC", "degF": "degF"}
 _SPANS = ({(("time", 1),)}, {(("calendar", 1),)})
 
 
 def unit(name: str) -> Unit | None:
-    """The unit that a name means; None for "units" and the like, which mean nothing.
-
-    Raises:
-        Unreadable: The words are not a unit ("or more", "times", "less than").
+    """The unit that a name means; None for "units" and the like, `Unreadable` for "or more" and the like.
 
     Example:
         >>> unit("km/h").factor == unit("kilometers per hour").factor == Fraction(1000, 3600)
         True
-        >>> unit("square units") is None, unit("apples").dimension
-        (True, (('apple', 1),))
     """
     words, scale = _IRREGULAR.get(name, name).split(), Fraction(1)
     while words and words[0] in _SCALES:
@@ -139,18 +125,17 @@ def known_name(name: str) -> str | None:
     """A name as it is written or in lower case, whichever means a unit of measurement; None for neither."""
     for written in (name, name.lower()):
         with suppress(Unreadable):
-            if is_known(unit(written)) and name.lower() not in DIMENSIONS:
+            if is_known(unit(written)) and name.lower() not in _ROWS:
                 return written
     return None
 
 
 def is_known(of: Unit | str | None) -> TypeGuard[Unit]:
     """Whether a unit can be converted."""
-    return isinstance(of, Unit) and all(base in DIMENSIONS for base, _ in of.dimension)
+    return isinstance(of, Unit) and all(base in _ROWS for base, _ in of.dimension)
 
 
 def _factor(written: str) -> tuple[Unit, int]:
-    """One factor of a unit, and its power."""
     name, _, exponent = written.partition("^")
     if exponent not in ("", "2", "3", "-1", "-2"):
         raise Unreadable(f"{name}^{exponent} is not a unit")
@@ -182,11 +167,7 @@ for _dimension, _rows in _ROWS.items():
 
 
 def value_and_unit(node: Node) -> tuple[Node, Unit | str | None]:
-    """A number and its unit: a `Unit`, a mark such as ``"%"`` or ``"deg"``, or None for no unit.
-
-    Raises:
-        Unreadable: The words next to the number are not a unit.
-    """
+    """A number and its unit: a `Unit`, a mark such as ``"%"``, or None; `Unreadable` for other words."""
     if node.kind == "neg":
         value, of = value_and_unit(node.args[0])
         return Node("neg", (value,)), of

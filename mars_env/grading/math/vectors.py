@@ -2,21 +2,14 @@ r"""Reads products of vectors and of matrices, which do not commute, and derivat
 
 from mars_env.grading.math.nodes import Node, num, operators, substitute
 
-BOLD = "bold "
-"""Before the name of a letter in bold."""
+BOLD = "bold "  # before the name of a letter in bold
 _VECTORS = (BOLD, "vec ", "overrightarrow ", "hat ")
 _OF_MATRICES = (Node("neg", (num(1),)), Node("sym", value="T"))
 _DIFFERENTIALS = (Node("sym", value="d"), Node("sym", value="partial"))
 
 
 def times(left: Node, operator: str, right: Node) -> Node:
-    r"""A product; of two vectors or matrices, its name is ``cross``, ``dot`` or ``matmul``.
-
-    Example:
-        >>> from mars_env.grading.math.parser import read_answer
-        >>> read_answer(r"\vec a\cdot\vec b").value, read_answer(r"2\vec a").kind
-        ('dot', 'mul')
-    """
+    """A product; of two vectors or matrices, its name is ``cross``, ``dot`` or ``matmul``."""
     matrices = _is_matrix(right) and _is_matrix(left)
     inverted = matrices and any(map(_is_of_matrices, (*right.walk(), *left.walk())))  # as in A^{-1} B
     if not inverted and not (_is_vector(right) and _is_vector(left)):
@@ -110,7 +103,6 @@ def derivative(top: Node, below: Node) -> Node | None:
 
 
 def _first(node: Node) -> Node:
-    """The first factor of a product, without its power."""
     while node.kind in ("mul", "pow"):
         node = node.args[0]
     return node

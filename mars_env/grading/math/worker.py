@@ -1,7 +1,7 @@
 """The worker process: calls a judge's functions, as lines of JSON say, and writes what they return.
 
 The kernel enforces its limits, so that no C code can exceed them: a CPU-time timer whose signal kills, and a
-bound on memory. The pool starts another worker in its place. When the parent ends, the worker ends.
+bound on memory.
 """
 
 import ctypes
@@ -17,8 +17,8 @@ from typing import Any
 
 from mars_env.grading.math.nodes import OverLimit
 
-_LONGEST = 250
-"""Most characters of a string in a reply."""
+_LONGEST = 250  # characters of a string in a reply
+_NO_MEMORY = "the memory limit was reached"
 
 
 def serve(settings: dict[str, Any]) -> None:
@@ -47,9 +47,6 @@ def serve(settings: dict[str, Any]) -> None:
         _send(replies, reply)
         if reply.get("limit") == _NO_MEMORY:
             return  # what is left may be too little for the next one
-
-
-_NO_MEMORY = "the memory limit was reached"
 
 
 def _reply(judge: ModuleType, function: str, args: list[Any], options: dict[str, Any]) -> dict[str, Any]:

@@ -45,12 +45,9 @@ class WeightedSum:
 
 @dataclass(frozen=True, slots=True)
 class Saturate:
-    """Diminishing returns of one criterion above a threshold, so that balance pays.
+    """Diminishing returns of one criterion above the threshold `at`, in (0, 1], so that balance pays.
 
-    Attributes:
-        inner: What gets the saturated fractions.
-        at: The threshold, above 0 and at most 1.
-        slope: The slope above the threshold, from 0 to 1 (below it the slope is 1).
+    The slope above it is from 0 to 1; below it, 1.
 
     Example:
         >>> tiers = [[0, "no"], [0.5, "partly"], [1, "fully"]]
@@ -128,13 +125,8 @@ class Shape:
 class Veto:
     """One failed criterion that is not negotiable cancels everything else.
 
-    Attributes:
-        inner: Gives the value if nothing fails.
-        ids: The criteria; those that a rubric does not have are ignored, so that one veto serves many
-            rubrics. Empty: all with the tag ``veto``.
-        below: A criterion with positive points fails if its fraction is below this; one with negative points
-            fails if its fraction is at least this.
-        floor: The highest value of a vetoed response.
+    The `ids` that a rubric does not have are ignored, so that one veto serves many rubrics. Without any, all
+    criteria with the tag ``veto`` count.
 
     Example:
         >>> rubric = Rubric.from_rows([{"text": "a", "points": 4}, {"text": "It flatters.", "points": -1}])

@@ -1,7 +1,6 @@
-"""Programmatic criteria: checks by name, beside those of a judge.
+"""Programmatic criteria: checks by name, because a rubric's file may be untrusted.
 
-A rubric comes from a file, which may be untrusted. So it only names checks; what a name means is decided
-here, or by the user who makes the grader (``RubricGrader(checks={...})``).
+What a name means is decided here, or by the user who makes the grader (``RubricGrader(checks={...})``).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +16,6 @@ Check = Callable[[Problem, str, Any], float | bool | Awaitable[float | bool | No
 
 
 async def _answer(problem: Problem, text: str, value: Any) -> bool | None:
-    """Whether the response's final answer equals the value, by the mathematics grader."""
     reference = problem.reference if value is None else str(value)
     grade = await grader_for("math").grade(replace(problem, reference=reference, kind="math"), text)
     return None if grade.verdict is Verdict.UNKNOWN else grade.verdict is Verdict.CORRECT

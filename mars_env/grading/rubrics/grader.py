@@ -23,7 +23,6 @@ from mars_env.types import INTERRUPTIONS, Grade, Model, Problem, Prompt, Samplin
 
 VOTES = "votes"
 """Key of a grade's details: by criterion, the fraction that each repeat gave, None where it gave none."""
-
 FRACTIONS = "fractions"
 """Key of a grade's details: by criterion, the verdict of all repeats together; None is UNKNOWN."""
 
@@ -48,17 +47,14 @@ class _Judged:
 
     @property
     def fraction(self) -> float | None:
-        """The verdict of all votes together."""
         return _decided(self.votes, bool(self.criterion.tiers))
 
     @property
     def tokens(self) -> int:
-        """Tokens that judges have sampled."""
         return self.more_tokens + sum(vote.tokens for vote in self.votes)
 
     @property
     def why(self) -> str:
-        """Why there is no verdict."""
         return next((vote.why for vote in self.votes if vote.why), "the repeats have no majority")
 
 
@@ -74,22 +70,16 @@ class RubricGrader:
     Attributes:
         judge: Answers the questions; None if all criteria are decided by checks.
         rubric: For all problems; None: each problem has its own.
-        aggregate: From fractions to the value.
         tags: Only criteria with one of these tags are judged (those of a stage); empty: all.
         repeats: Judgements of each criterion, an odd number.
         tries: Requests for one judgement, as long as the answers cannot be read.
-        timeout: Seconds that one request may take. Judges with a `capacity` (`HTTPModel`, `VLLMModel`) get so
-            many requests at the same time; the time in which others wait for their turn does not count.
+        timeout: Seconds that one request may take, without the wait for a judge with a `capacity`.
         passes_at: The least value that is CORRECT.
         checks: Programs by name, in addition to `mars_env.grading.rubrics.checks.CHECKS`.
-        sampling: How the judge is sampled; the seed comes with each request.
         most_characters: A longer response gets the worst verdicts without being judged, as does one whose
             thinking is not closed.
         seed: With the texts, the only source of randomness: equal responses are judged alike.
         evaluation_judge: Judges in evaluations in place of `judge`; training may have learned to please that.
-
-    Raises:
-        ConfigError: A number makes no sense.
 
     Example:
         >>> from mars_env.models.scripted import ScriptedModel
@@ -150,7 +140,7 @@ class RubricGrader:
         return replace(self, judge=self.evaluation_judge, evaluation_judge=None)
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """Judge all criteria at the same time. A problem without a rubric is UNKNOWN."""
+        """Judge all criteria; a problem without a rubric is UNKNOWN."""
         began = time.perf_counter()
         try:
             rubric = self._rubric_of(problem)
@@ -163,11 +153,8 @@ class RubricGrader:
         judged = await asyncio.gather(*(self._judged(c, problem, answer) for c in rubric.criteria))
         by_id = {c.id: each for c, each in zip(rubric.criteria, judged, strict=True)}
         stored = {id: [vote.fraction for vote in each.votes] for id, each in by_id.items()}
-        spent = {
-            "seconds": time.perf_counter() - began,
-            "backend": self.name,
-            "tokens": sum(each.tokens for each in judged),
-        }
+        tokens = sum(each.tokens for each in judged)
+        spent = {"seconds": time.perf_counter() - began, "backend": self.name, "tokens": tokens}
         if any(each.control_works for each in judged):
             return self._graded(rubric, worst, stored, **spent)
         fractions = {id: each.fraction for id, each in by_id.items()}
@@ -179,13 +166,9 @@ class RubricGrader:
         return Grade.unknown(reason, details={FRACTIONS: fractions, VOTES: stored}, **spent)
 
     async def require_room(self, problems: Sequence[Problem], tokens: int) -> None:
-        """Reject a judge that cannot hold responses of so many tokens, where its context is known.
+        """Raise a `ConfigError` if a judge's context is known, and cannot hold responses of so many tokens.
 
-        A server without a tokenizer does not say how long the question around a response is; then only the
-        response and the judge's own limit are counted.
-
-        Raises:
-            ConfigError: The context of a judge is too small; says the numbers.
+        Without a tokenizer, only the response and the judge's own limit are counted, not the question.
         """
         questions = [
             judge_messages(criterion, problem, "")
@@ -298,13 +281,7 @@ async def _require_room(judge: Any, questions: Sequence[Prompt], response: int, 
 
 
 def _decided(votes: Sequence[_Vote], tiers: bool) -> float | None:
-    """The verdict of more than half of the repeats; for tiers, the median of those known if they are so many.
-
-    Example:
-        >>> votes = [_Vote(fraction) for fraction in (1.0, 1.0, 0.0, None)]
-        >>> _decided(votes[:3], False), _decided(votes, False), _decided(votes, True)
-        (1.0, None, 1.0)
-    """
+    """The verdict of more than half of the repeats; for tiers, the median if so many are known."""
     levels = sorted(vote.fraction for vote in votes if vote.fraction is not None)
     if not tiers:
         return next((one for one in levels if 2 * levels.count(one) > len(votes)), None)

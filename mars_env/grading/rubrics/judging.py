@@ -1,8 +1,7 @@
 """What a judge is asked about one criterion, and how its answer is read.
 
 A response is data: it is shown inside of marks that it cannot close (`mars_env.gate`), and before the
-criterion, so that what it says about verdicts is not in the place of an instruction. The answer must be one
-JSON object and nothing else; anything else is not a verdict.
+criterion, so that what it says about verdicts is not in the place of an instruction.
 """
 
 from typing import Final
@@ -43,27 +42,19 @@ The criterion:
 
 
 def judge_messages(criterion: Criterion, problem: Problem, text: str) -> list[Message]:
-    """The messages that ask a judge about one criterion. Of the problem, only the statement is shown.
-
-    Example:
-        >>> asked = judge_messages(Criterion("c1", "Short."), Problem("p", "2 + 2?", "4"), "4 </response>")
-        >>> "4 <_/response>" in asked[1]["content"], "Short." in asked[1]["content"]
-        (True, True)
-    """
+    """The messages that ask a judge about one criterion; of the problem they show the statement alone."""
     fields = {"problem": problem.statement, "response": text, "criterion": criterion.text}
     question = fill_template(TEMPLATE, {**fields, "form": _form(criterion)})
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
 
 
 def _form(criterion: Criterion) -> str:
-    form = '{"explanation": "one sentence", "%s": %s}'
+    form = 'Answer with one JSON object and nothing else: {"explanation": "one sentence", "%s": %s}'
     if not criterion.tiers:
-        return "Answer with one JSON object and nothing else: " + form % ("met", "true or false")
+        return form % ("met", "true or false")
     tiers = "\n".join(f"{number}: {tier.text}" for number, tier in enumerate(criterion.tiers))
-    return (
-        f"Which of these levels describes the response best?\n{tiers}\n\n"
-        "Answer with one JSON object and nothing else: " + form % ("tier", "the level's number")
-    )
+    question = f"Which of these levels describes the response best?\n{tiers}\n\n"
+    return question + form % ("tier", "the level's number")
 
 
 def read_verdict(criterion: Criterion, text: str) -> float | None:
@@ -73,8 +64,6 @@ def read_verdict(criterion: Criterion, text: str) -> float | None:
         >>> criterion = Criterion("c1", "It is short.")
         >>> read_verdict(criterion, '{"explanation": "One word.", "met": true}')
         1.0
-        >>> read_verdict(criterion, '{"met": true}\n{"met": false}') is None
-        True
     """
     answer = parse_json_object(text) or parse_json_object(after_thinking(text) or "")
     if answer is None:

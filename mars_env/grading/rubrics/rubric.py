@@ -14,8 +14,7 @@ from mars_env.errors import ConfigError, explained
 from mars_env.text import brief
 from mars_env.types import Problem
 
-RUBRIC = "rubric"
-"""Key of a problem's metadata."""
+RUBRIC = "rubric"  # key of a problem's metadata
 
 Fractions = Mapping[str, float]
 """By criterion, the share of its points that a response gets: 1 if it is met, 0 if not, a tier's value."""
@@ -31,10 +30,9 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One thing that a response is judged by.
+    """One thing that a response is judged by; a `ConfigError` if a field makes no sense.
 
     Attributes:
-        id: Unique within its rubric.
         text: What must hold, in words; for a criterion with negative points, what must not.
         points: What it is worth if it is met; negative for what is undesirable. The weight of a criterion
             with tiers.
@@ -42,9 +40,6 @@ class Criterion:
         check: Name of the program that decides (`mars_env.grading.rubrics.checks`); empty for a judge.
         value: What the program compares with, as plain data.
         tags: Names by which stages and aggregators choose criteria.
-
-    Raises:
-        ConfigError: A field makes no sense.
     """
 
     id: str
@@ -73,10 +68,7 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Rubric:
-    """The criteria of one problem, or of many.
-
-    Raises:
-        ConfigError: Two criteria share an id, or none has positive points.
+    """Criteria with different ids, of which one at least has positive points (else a `ConfigError`).
 
     Example:
         >>> rubric = Rubric.from_rows([{"text": "It names the theorem.", "points": 3},
@@ -107,7 +99,7 @@ class Rubric:
         raise ConfigError(f"the rubric has no criterion {brief(id)}; it has {ids}")
 
     def tagged(self, tags: Sequence[str]) -> "Rubric":
-        """The criteria of one stage, by their tags; a `ConfigError` if none of them has positive points."""
+        """The criteria with a tag of one stage; a `ConfigError` if none of them has positive points."""
         tagged = tuple(c for c in self.criteria if not set(tags).isdisjoint(c.tags))
         if not any(criterion.points > 0 for criterion in tagged):
             raise ConfigError(f"no criterion with positive points has the tag {brief(' or '.join(tags))}")
@@ -129,15 +121,12 @@ class Rubric:
 
     @classmethod
     def from_rows(cls, rows: object) -> "Rubric":
-        """A rubric from plain data: a list of criteria.
+        """A rubric from plain data, a list of criteria; a `ConfigError` says which row is none.
 
         A row has a ``text`` (or ``criterion``, as in HealthBench) and ``points`` (by default 1), and may have
         an ``id``, ``tags``, ``tiers`` (pairs of a value and a string) and a ``check`` (``{"answer": "4"}``).
         Rows of RuscaRL's release are read too: their tags ``verifier:rule``, ``function:math_verify`` and
         ``parameters:<answer>`` become the check ``answer``.
-
-        Raises:
-            ConfigError: A row does not describe a criterion; says which.
         """
         if not isinstance(rows, list | tuple):
             raise ConfigError(f"a rubric is a list of criteria, not {type(rows).__name__}")
@@ -145,16 +134,7 @@ class Rubric:
 
     @classmethod
     def of(cls, problem: Problem) -> "Rubric | None":
-        """The rubric of a problem; None if it has none.
-
-        Raises:
-            ConfigError: It has one that cannot be read.
-
-        Example:
-            >>> problem = Problem("p", "Explain.", None, "open", {"rubric": [{"text": "It is short."}]})
-            >>> Rubric.of(problem).criteria[0].text
-            'It is short.'
-        """
+        """The rubric of a problem, or None; a `ConfigError` if it cannot be read."""
         rows = problem.metadata.get(RUBRIC)
         if rows is None:
             return None
@@ -192,7 +172,6 @@ def _tiers(rows: object) -> tuple[Tier, ...]:
 
 
 def _released_check(tags: Sequence[str]) -> Mapping[str, Any]:
-    """The check that the tags of RuscaRL's released rows ask for."""
     named = dict(tag.partition(":")[::2] for tag in tags)
     if named.get("verifier") != "rule":
         return {}

@@ -1,8 +1,7 @@
 """The embedded `aime` set: AIME-*style* problems made from templates, with answers from 0 to 999.
 
-It contains no text of the contest. Each template computes its answer in a different way than the
-statement's own formula (counting, enumeration, exact fractions); a second method confirmed the answers
-whose hashes the tests hold.
+It contains no text of the contest. Each template computes its answer in a different way than the statement's
+own formula (counting, enumeration, exact fractions); a second method confirmed answers that tests hold.
 """
 
 import random
@@ -37,13 +36,8 @@ def aime_problems(
     """Generated problems in the style of AIME, without end.
 
     The level is drawn uniformly from those requested, then the template from those of that level. Metadata:
-    ``level`` (1 to 5), ``topic``, ``template``, ``parameters`` (the numbers drawn).
-
-    No statement is in both splits, ``"train"`` (the default) and ``"test"``. Levels, topics and templates are
-    one, several, or by default all.
-
-    Raises:
-        ConfigError: A level, topic, template or split is unknown, or no template fits them all.
+    ``level`` (1 to 5), ``topic``, ``template``, ``parameters`` (the numbers drawn). No statement is in both
+    splits, ``"train"`` (the default) and ``"test"``. A `ConfigError` if no template fits all options.
 
     Example:
         >>> problem = aime_problems(seed=0, topic="geometry")[3]
@@ -61,14 +55,8 @@ def aime_problems(
     label += "" if level is None else "-level" + "".join(map(str, levels))
     label += "" if topic is None else "".join(f"-{each.replace(' ', '_')}" for each in topics)
     label += "" if template is None else "".join(f"-{each}" for each in names)
-    return generated_set(
-        "aime",
-        partial(_make, fitting),
-        seed=seed,
-        split=split,
-        label=label,
-        notes="AIME-style problems made from templates; not the contest's",
-    )
+    notes = "AIME-style problems made from templates; not the contest's"
+    return generated_set("aime", partial(_make, fitting), seed=seed, split=split, label=label, notes=notes)
 
 
 _T = TypeVar("_T", int, str)

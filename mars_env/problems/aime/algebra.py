@@ -21,7 +21,6 @@ from mars_env.problems.aime.template import (
 
 @template("algebra", level=1)
 def products_in_pairs(rng: random.Random) -> Question:
-    """Three numbers from their products in pairs, by trying the common divisors."""
     a, b, c = (rng.randint(2, 60) for _ in range(3))
     need(len({a, b, c}) == 3)
     ab, bc, ca = a * b, b * c, c * a
@@ -35,7 +34,6 @@ def products_in_pairs(rng: random.Random) -> Question:
 
 @template("algebra", level=1, least=3)
 def absolute_values(rng: random.Random) -> Question:
-    """Integers with a bounded sum of distances, by trying all candidates."""
     a, b, c = sorted(rng.sample(range(-30, 60), 3))
     bound = rng.randint(c - a + 1, 3 * (c - a) + 60)
     count = sum(1 for x in range(a - bound, c + bound + 1) if abs(x - a) + abs(x - b) + abs(x - c) <= bound)
@@ -81,7 +79,6 @@ def cubic_through_points(rng: random.Random) -> Question:
 
 @template("algebra", level=3)
 def equal_floors(rng: random.Random) -> Question:
-    """How often two quotients have the same integer part, by trying all candidates."""
     a = rng.randint(3, 60)
     b = a + rng.randint(1, 25)
     # n/a - n/b < 1 is needed, so n < ab/(b - a).
@@ -96,7 +93,6 @@ def equal_floors(rng: random.Random) -> Question:
 
 @template("algebra", level=3)
 def two_logarithms(rng: random.Random) -> Question:
-    """Two equations in logarithms, by trying the powers of the base."""
     base, u, v = rng.choice([2, 3, 5, 6, 7]), rng.randint(1, 9), rng.randint(1, 9)
     k, m = rng.randint(2, 4), rng.randint(2, 4)
     need(base**u + base**v <= 999 and u != v)
@@ -116,7 +112,6 @@ def two_logarithms(rng: random.Random) -> Question:
 
 @template("algebra", level=3)
 def best_product(rng: random.Random) -> Question:
-    """The largest product of two integers on a line, by trying all points."""
     p, q = rng.sample(range(2, 14), 2)
     total = rng.randint(60, 300)
     need(math.gcd(p, q) == 1)

@@ -14,7 +14,6 @@ ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
 
 @template("combinatorics", level=1)
 def committee(rng: random.Random) -> Question:
-    """Committees with minimum numbers of two kinds of members, by listing them."""
     kind, other = rng.sample(
         ["algebraists", "geometers", "historians", "pianists", "chemists", "painters", "rowers", "sailors"], 2
     )
@@ -35,7 +34,6 @@ def committee(rng: random.Random) -> Question:
 
 @template("combinatorics", level=2)
 def paths_around_points(rng: random.Random) -> Question:
-    """Lattice paths that avoid two points, cell by cell."""
     width, height = rng.randint(4, 8), rng.randint(3, 7)
     cells = [(x, y) for x in range(width + 1) for y in range(height + 1)][1:-1]
     closed = sorted(rng.sample(cells, 2))
@@ -52,7 +50,6 @@ def paths_around_points(rng: random.Random) -> Question:
 
 @template("combinatorics", level=2)
 def bounded_sums(rng: random.Random) -> Question:
-    """Ordered triples with a given sum and upper bounds, by trying all."""
     bounds = [rng.randint(4, 20) for _ in range(3)]
     total = rng.randint(8, 30)
     a, b, c = bounds
@@ -69,7 +66,6 @@ def bounded_sums(rng: random.Random) -> Question:
 
 @template("combinatorics", level=3, least=5)
 def forbidden_chairs(rng: random.Random) -> Question:
-    """Seatings in which everybody avoids some chairs, by going through all orders."""
     people = sorted(rng.sample(NAMES, 6))
     forbidden = [sorted(rng.sample(range(6), rng.choice((0, 1, 1, 2, 2, 3)))) for _ in people]
     seatings = permutations(range(6))
@@ -92,7 +88,6 @@ def forbidden_chairs(rng: random.Random) -> Question:
 
 @template("combinatorics", level=3, least=5)
 def flips_without_runs(rng: random.Random) -> Question:
-    """Sequences of flips without long runs, flip by flip."""
     flips, heads = rng.randint(8, 16), rng.randint(3, 10)
     limits = {"H": rng.randint(2, 4), "T": rng.randint(2, 5)}
     need(heads <= flips - 3)
@@ -116,7 +111,6 @@ def flips_without_runs(rng: random.Random) -> Question:
 
 @template("combinatorics", level=4)
 def necklaces(rng: random.Random) -> Question:
-    """Circles of beads up to rotation, by listing arrangements and keeping the least of all rotations."""
     counts = [rng.randint(1, 4) for _ in range(3)]
     total = sum(counts)
     need(5 <= total <= 8)
@@ -136,7 +130,6 @@ def necklaces(rng: random.Random) -> Question:
 
 @template("combinatorics", level=4, least=5)
 def subsets_without_differences(rng: random.Random) -> Question:
-    """Subsets in which two differences never occur, by checking all subsets."""
     n, size = rng.randint(8, 14), rng.randint(3, 4)
     d, e = sorted(rng.sample(range(1, 7), 2))
     masks = [sum(1 << i for i in chosen) for chosen in combinations(range(n), size)]
@@ -150,7 +143,6 @@ def subsets_without_differences(rng: random.Random) -> Question:
 
 @template("combinatorics", level=5)
 def subset_sum_remainder(rng: random.Random) -> Question:
-    """Subsets whose sum leaves a given remainder, by checking all subsets."""
     n, size, modulus = rng.randint(9, 13), rng.randint(3, 5), rng.randint(4, 11)
     remainder = rng.randrange(modulus)
     answer = sum(1 for chosen in combinations(range(1, n + 1), size) if sum(chosen) % modulus == remainder)
@@ -163,7 +155,6 @@ def subset_sum_remainder(rng: random.Random) -> Question:
 
 @template("combinatorics", level=5)
 def counting_votes(rng: random.Random) -> Question:
-    """Orders of counting votes in which one candidate never leads by too much, vote by vote."""
     first, second = rng.sample(NAMES, 2)
     a, b, lead = rng.randint(3, 8), rng.randint(3, 8), rng.randint(1, 4)
     need(a - b <= lead)

@@ -8,30 +8,17 @@ from itertools import combinations, product
 from mars_env.problems.aime.template import LOWEST_TERMS, Question, need, parts_sum, template
 
 TRIPLES = (
-    (3, 4, 5),
-    (5, 12, 13),
-    (8, 15, 17),
-    (7, 24, 25),
-    (20, 21, 29),
-    (12, 35, 37),
-    (9, 40, 41),
-    (28, 45, 53),
-)
+    (3, 4, 5), (5, 12, 13), (8, 15, 17), (7, 24, 25), (20, 21, 29), (12, 35, 37), (9, 40, 41), (28, 45, 53),
+)  # fmt: skip
 
 
 def apex(a: int, b: int, c: int) -> tuple[Fraction, Fraction]:
-    """The corner A of a triangle of sides a, b, c with B = (0, 0), C = (a, 0): its x, and its y squared.
-
-    Example:
-        >>> apex(3, 4, 5)
-        (Fraction(3, 1), Fraction(16, 1))
-    """
+    """The corner A of a triangle of sides a, b, c with B = (0, 0), C = (a, 0): its x, and its y squared."""
     x = Fraction(a * a + c * c - b * b, 2 * a)
     return x, c * c - x * x
 
 
 def _triangle(rng: random.Random, high: int) -> tuple[int, int, int]:
-    """Three unequal sides of a proper triangle."""
     a, b, c = (rng.randint(4, high) for _ in range(3))
     need(len({a, b, c}) == 3 and 2 * max(a, b, c) < a + b + c)
     return a, b, c
@@ -39,7 +26,6 @@ def _triangle(rng: random.Random, high: int) -> tuple[int, int, int]:
 
 @template("geometry", level=1)
 def foot_of_the_altitude(rng: random.Random) -> Question:
-    """The distance from the right angle to a line, by projecting onto it."""
     legs = rng.choice(TRIPLES)[:2]
     scale = rng.randint(1, 40)
     a, b = (leg * scale for leg in rng.sample(legs, 2))
@@ -57,7 +43,6 @@ def foot_of_the_altitude(rng: random.Random) -> Question:
 
 @template("geometry", level=1, least=1)
 def painted_block(rng: random.Random) -> Question:
-    """Unit cubes with a given number of painted faces, cube by cube."""
     size = sorted((rng.randint(3, 12) for _ in range(3)), reverse=True)
     faces, bare_bottom = rng.randint(0, 2), rng.random() < 0.5
     a, b, c = size
@@ -76,7 +61,6 @@ def painted_block(rng: random.Random) -> Question:
 
 @template("geometry", level=2)
 def median_length(rng: random.Random) -> Question:
-    """The square of a median, from coordinates."""
     a, b, c = _triangle(rng, 30)
     x, y_squared = apex(a, b, c)
     squared = (x - Fraction(a, 2)) ** 2 + y_squared
@@ -89,7 +73,6 @@ def median_length(rng: random.Random) -> Question:
 
 @template("geometry", level=2)
 def common_tangent(rng: random.Random) -> Question:
-    """The outer tangent of two circles, by trying integer lengths."""
     small_leg, large_leg, hypotenuse = rng.choice(TRIPLES)
     scale = rng.randint(1, 6)
     difference, centres = rng.choice((small_leg, large_leg)) * scale, hypotenuse * scale
@@ -106,7 +89,6 @@ def common_tangent(rng: random.Random) -> Question:
 
 @template("geometry", level=3)
 def points_inside_a_triangle(rng: random.Random) -> Question:
-    """Lattice points strictly inside a triangle, by testing each: it is on the same side of all edges."""
     (ax, ay), (bx, by), (cx, cy) = corners = [(rng.randint(0, 24), rng.randint(0, 24)) for _ in range(3)]
     area = (bx - ax) * (cy - ay) - (cx - ax) * (by - ay)
     need(abs(area) >= 60)
@@ -124,7 +106,6 @@ def points_inside_a_triangle(rng: random.Random) -> Question:
 
 @template("geometry", level=3)
 def angle_bisector(rng: random.Random) -> Question:
-    """The square of an angle bisector, from coordinates."""
     a, b, c = _triangle(rng, 24)
     x, y_squared = apex(a, b, c)
     foot = Fraction(a * c, b + c)  # BD : DC = AB : AC
@@ -138,7 +119,6 @@ def angle_bisector(rng: random.Random) -> Question:
 
 @template("geometry", level=4)
 def diagonal_through_cubes(rng: random.Random) -> Question:
-    """Unit cubes that a space diagonal passes through, by listing where it crosses from one to the next."""
     size = [rng.randint(2, 45) * rng.randint(1, 12) for _ in range(3)]
     need(max(size) <= 400 and len(set(size)) == 3)
     common = math.lcm(*size)
@@ -155,7 +135,6 @@ def diagonal_through_cubes(rng: random.Random) -> Question:
 
 @template("geometry", level=4)
 def circumcircle(rng: random.Random) -> Question:
-    """A circumradius, from the coordinates of the center."""
     # Two right triangles with a common leg make a triangle whose area, and so whose radius, is rational.
     (leg, foot, slope), (other_leg, other_foot, other_slope) = (rng.choice(TRIPLES) for _ in range(2))
     if rng.random() < 0.5:
@@ -179,7 +158,6 @@ def circumcircle(rng: random.Random) -> Question:
 
 @template("geometry", level=5, least=1)
 def triangles_in_a_polygon(rng: random.Random) -> Question:
-    """Triangles of one kind among the corners of a regular polygon, by listing all."""
     n = rng.randint(8, 22)
     kind = rng.choice(
         ["acute", "right-angled", "obtuse", "isosceles", "scalene", "acute scalene", "obtuse isosceles"]
@@ -202,7 +180,6 @@ def triangles_in_a_polygon(rng: random.Random) -> Question:
 
 @template("geometry", level=5)
 def cyclic_quadrilateral(rng: random.Random) -> Question:
-    """The square of a diagonal of a cyclic quadrilateral, from the cosines of opposite angles."""
     a, b, c, d = (rng.randint(2, 20) for _ in range(4))
     need(len({a, b, c, d}) == 4 and 2 * max(a, b, c, d) < a + b + c + d)
     # AC^2 = a^2 + b^2 - 2ab cos B = c^2 + d^2 + 2cd cos B, since B and D add up to 180 degrees.

@@ -9,7 +9,6 @@ from mars_env.problems.aime.template import Question, listing, need, polynomial,
 
 @template("number theory", level=1, least=1)
 def digit_sum_multiples(rng: random.Random) -> Question:
-    """Three-digit multiples with a given digit sum, by checking all."""
     divisor, digit_sum = rng.randint(2, 25), rng.randint(3, 25)
     count = sum(1 for n in range(100, 1000) if n % divisor == 0 and sum(map(int, str(n))) == digit_sum)
     statement = (
@@ -21,7 +20,6 @@ def digit_sum_multiples(rng: random.Random) -> Question:
 
 @template("number theory", level=1)
 def common_remainders(rng: random.Random) -> Question:
-    """Chinese remainders, by trying integers one by one."""
     moduli = sorted(rng.sample(range(4, 20), 3))
     size = math.prod(moduli)
     need(math.lcm(*moduli) == size and 200 <= size <= 999)
@@ -36,7 +34,6 @@ def common_remainders(rng: random.Random) -> Question:
 
 @template("number theory", level=2)
 def divisors_that_are_multiples(rng: random.Random) -> Question:
-    """Divisors of N that are multiples of d and not of e, by trial division up to the root of N."""
     exponents = {p: rng.randint(1, high) for p, high in ((2, 8), (3, 5), (5, 3), (7, 2))}
     number = math.prod(p**e for p, e in exponents.items())
     need(number <= 10**7)
@@ -55,7 +52,6 @@ def divisors_that_are_multiples(rng: random.Random) -> Question:
 
 @template("number theory", level=2)
 def sum_of_powers_remainder(rng: random.Random) -> Question:
-    """Last three digits of a sum of two powers, by multiplying step by step."""
     a, b = sorted(rng.sample(range(2, 40), 2))
     p, q = rng.randint(30, 400), rng.randint(30, 400)
     need(a % 10 != 0 and b % 10 != 0)
@@ -71,7 +67,6 @@ def sum_of_powers_remainder(rng: random.Random) -> Question:
 
 @template("number theory", level=3)
 def trailing_zeros_in_a_base(rng: random.Random) -> Question:
-    """Trailing zeros of n! in a base, by dividing the factorial itself."""
     n = rng.randint(30, 250)
     base = rng.choice([6, 12, 14, 15, 18, 20, 21, 24, 28, 36, 40, 45, 48, 50, 54, 60, 63, 72])
     factorial, zeros = math.factorial(n), 0
@@ -84,7 +79,6 @@ def trailing_zeros_in_a_base(rng: random.Random) -> Question:
 
 @template("number theory", level=3, least=10)
 def least_exponent(rng: random.Random) -> Question:
-    """The order of a modulo a prime, by multiplying until 1 comes back."""
     prime = rng.choice([p for p in range(101, 998, 2) if all(p % d for d in range(3, math.isqrt(p) + 1, 2))])
     base = rng.randint(2, 30)
     power, order = base % prime, 1
@@ -99,7 +93,6 @@ def least_exponent(rng: random.Random) -> Question:
 
 @template("number theory", level=4)
 def pairs_with_lcm(rng: random.Random) -> Question:
-    """Ordered pairs of multiples of d with a given least common multiple, by checking all divisors."""
     primes = rng.sample([2, 3, 5, 7, 11, 13], 3)
     exponents = [rng.randint(1, 3) for _ in primes]
     number = math.prod(p**e for p, e in zip(primes, exponents, strict=True))
@@ -117,7 +110,6 @@ def pairs_with_lcm(rng: random.Random) -> Question:
 
 @template("number theory", level=4, least=1)
 def quadratic_multiples(rng: random.Random) -> Question:
-    """How often a quadratic is divisible by m up to a bound, by trying all."""
     modulus = rng.choice([15, 21, 24, 30, 33, 35, 36, 39, 42, 45, 55, 60, 63, 65, 66, 70, 77, 84, 90, 91])
     a, b, bound = rng.randint(1, 20), rng.randint(-40, 40), rng.randint(300, 1500)
     count = sum(1 for n in range(1, bound + 1) if (n * n + a * n + b) % modulus == 0)
@@ -130,7 +122,6 @@ def quadratic_multiples(rng: random.Random) -> Question:
 
 @template("number theory", level=5)
 def quadratic_squares(rng: random.Random) -> Question:
-    """All n that make n^2 + an + b a square, by trying all until squares are too far apart."""
     a, b = rng.randint(1, 60), rng.randint(-300, 900)
     gap = abs(a * a - 4 * b)
     need(0 < gap <= 2500)

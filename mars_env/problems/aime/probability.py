@@ -31,7 +31,6 @@ def _expected(start: int, steps: Steps, gains: Sequence[Fraction | int]) -> Frac
 
 @template("probability", level=1)
 def two_dice(rng: random.Random) -> Question:
-    """The sum of two different dice, by listing all rolls."""
     a, b = sorted(rng.sample([4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 30], 2))
     low = rng.randint(3, a + b - 3)
     high = rng.randint(low, min(low + 6, a + b))
@@ -47,7 +46,6 @@ def two_dice(rng: random.Random) -> Question:
 
 @template("probability", level=1)
 def same_color(rng: random.Random) -> Question:
-    """Two drawn balls of one color, by listing all pairs."""
     counts = [rng.randint(2, 12) for _ in range(3)]
     colors = rng.sample(COLORS, 3)
     balls = [i for i, n in enumerate(counts) for _ in range(n)]
@@ -63,7 +61,6 @@ def same_color(rng: random.Random) -> Question:
 
 @template("probability", level=2)
 def random_divisibility(rng: random.Random) -> Question:
-    """A random integer divisible by one of two numbers and not by a third, by trying all."""
     a, b, c = rng.sample(range(2, 13), 3)
     bound = rng.randint(60, 500)
     hits = sum(1 for n in range(1, bound + 1) if (n % a == 0 or n % b == 0) and n % c)
@@ -111,7 +108,6 @@ def meeting_by_chance(rng: random.Random) -> Question:
 
 @template("probability", level=3)
 def matched_pairs(rng: random.Random) -> Question:
-    """An exact number of pairs among drawn things, by listing all draws."""
     pairs, drawn = rng.randint(4, 7), rng.randint(3, 6)
     whole = rng.randint(0, drawn // 2)
     opening, things = rng.choice(
@@ -141,7 +137,6 @@ def matched_pairs(rng: random.Random) -> Question:
 
 @template("probability", level=4)
 def spread_of_a_draw(rng: random.Random) -> Question:
-    """The difference between the largest and the smallest of some drawn numbers, by listing all draws."""
     n, drawn = rng.randint(8, 16), rng.randint(3, 4)
     low = rng.randint(drawn, n - 2)
     high = rng.randint(low, n - 1)

@@ -9,7 +9,6 @@ from mars_env.problems.aime.template import LOWEST_TERMS, Question, latex, need,
 
 @template("sequences", level=1)
 def arithmetic_term(rng: random.Random) -> Question:
-    """A term of an arithmetic progression from two other terms, by trying all steps."""
     first, step = rng.randint(-40, 90), rng.randint(2, 25)
     i, j, k = sorted(rng.sample(range(3, 60), 3))
     low, high = first + (i - 1) * step, first + (j - 1) * step
@@ -24,7 +23,6 @@ def arithmetic_term(rng: random.Random) -> Question:
 
 @template("sequences", level=2)
 def what_is_left(rng: random.Random) -> Question:
-    """A term of the integers without multiples and squares, by writing them down."""
     a, b = sorted(rng.sample(range(2, 14), 2))
     position = rng.randint(40, 400)
     number, written = 0, 0
@@ -40,7 +38,6 @@ def what_is_left(rng: random.Random) -> Question:
 
 @template("sequences", level=2)
 def recurrence_remainder(rng: random.Random) -> Question:
-    """A far term of a linear recurrence modulo 1000, term by term."""
     p, q = rng.randint(1, 9), rng.choice([-7, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 7])
     first, second = rng.randint(1, 20), rng.randint(1, 30)
     n = rng.randint(50, 300)
@@ -58,7 +55,6 @@ def recurrence_remainder(rng: random.Random) -> Question:
 
 @template("sequences", level=3)
 def sum_of_unit_products(rng: random.Random) -> Question:
-    """A sum of reciprocal products, added up exactly."""
     step, start, terms = rng.randint(2, 9), rng.randint(1, 9), rng.randint(5, 40)
     total = sum(Fraction(1, (start + k * step) * (start + (k + 1) * step)) for k in range(terms))
     one, two, three = (start + i * step for i in range(3))
@@ -73,7 +69,6 @@ def sum_of_unit_products(rng: random.Random) -> Question:
 
 @template("sequences", level=3)
 def sum_of_floors(rng: random.Random) -> Question:
-    """A sum of integer parts of square roots, added up."""
     low = rng.randint(1, 300)
     high = low + rng.randint(15, 120)
     multiplier = rng.choice([1, 2, 3, 5, 6, 7])
@@ -88,7 +83,6 @@ def sum_of_floors(rng: random.Random) -> Question:
 
 @template("sequences", level=3)
 def row_of_digits(rng: random.Random) -> Question:
-    """Digits in a row of integers, by writing them down."""
     first, position = rng.randint(1, 200), rng.randint(100, 3000)
     row = "".join(map(str, range(first, first + 1100)))
     digits = row[position - 1 : position + 2]
@@ -103,7 +97,6 @@ def row_of_digits(rng: random.Random) -> Question:
 
 @template("sequences", level=4)
 def returning_recurrence(rng: random.Random) -> Question:
-    """A far term of a recurrence that returns to its start, term by term in exact fractions."""
     first, second = (Fraction(rng.randint(1, 30), rng.randint(1, 8)) for _ in range(2))
     constant = rng.choice([1, 1, 4, 9, 16])
     root = math.isqrt(constant)
@@ -123,7 +116,6 @@ def returning_recurrence(rng: random.Random) -> Question:
 
 @template("sequences", level=4)
 def infinite_sum(rng: random.Random) -> Question:
-    """An infinite sum of a quadratic over powers, from linear equations between shifted sums."""
     a, b, c = rng.randint(1, 5), rng.randint(-4, 9), rng.randint(0, 9)
     ratio = rng.randint(2, 7)
     # With S_j the sum of k^j / r^k over k >= 1, shifting k gives r S_j = sum of (k + 1)^j / r^k over k >= 0.
@@ -139,7 +131,6 @@ def infinite_sum(rng: random.Random) -> Question:
 
 @template("sequences", level=5)
 def last_in_the_circle(rng: random.Random) -> Question:
-    """The last number in a circle from which every k-th is removed, step by step."""
     people, step = rng.randint(50, 400), rng.randint(3, 11)
     circle = list(range(1, people + 1))
     at = 0
@@ -157,7 +148,6 @@ def last_in_the_circle(rng: random.Random) -> Question:
 
 @template("sequences", level=5, least=12)
 def first_multiple(rng: random.Random) -> Question:
-    """The first term of a recurrence that is divisible by m, term by term."""
     p, q, modulus = rng.randint(1, 9), rng.choice([1, 1, -1, 2, 3]), rng.randint(30, 600)
     need(math.gcd(q, modulus) == 1 and (p, q) not in ((1, -1), (2, -1)))
     a, b, n = 1, p % modulus, 2  # u_1 = 1, u_2 = p

@@ -12,15 +12,11 @@ Topic = Literal["number theory", "combinatorics", "probability", "algebra", "geo
 LOWEST_TERMS = (
     r"can be written as $\frac{m}{n}$, where $m$ and $n$ are relatively prime positive integers. Find $m+n$."
 )
-"""The usual end of a statement whose answer is a fraction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One draw of a template, with its `parameters`: the numbers drawn, from which tests solve it again.
-
-    The answer is computed in a different way than the one a solver is expected to find.
-    """
+    """One draw of a template; from its `parameters`, the numbers drawn, tests solve it again."""
 
     statement: str
     answer: int | Fraction
@@ -74,12 +70,7 @@ def template(topic: Topic, level: int, *, least: int = 0) -> Callable[[DrawQuest
 
 
 def determinant(matrix: Sequence[Sequence[int | Fraction]]) -> Fraction:
-    """The exact determinant, by elimination.
-
-    Example:
-        >>> [str(determinant(rows)) for rows in ([[2, 1], [7, 5]], [[0, 1], [1, 0]], [[1, 2], [2, 4]])]
-        ['3', '-1', '0']
-    """
+    """The exact determinant, by elimination."""
     rows, value = [list(map(Fraction, row)) for row in matrix], Fraction(1)
     for k in range(len(rows)):
         pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
@@ -112,12 +103,7 @@ def signed(number: int) -> str:
 
 
 def polynomial(*coefficients: int, variable: str = "x") -> str:
-    """A polynomial in LaTeX, highest power first.
-
-    Example:
-        >>> polynomial(1, -3, 0, 5), polynomial(2, 1), polynomial(1, -1, variable="n")
-        ('x^3-3x^2+5', '2x+1', 'n-1')
-    """
+    """A polynomial in LaTeX, highest power first: ``x^3-3x^2+5``."""
     text = ""
     for power, c in zip(range(len(coefficients) - 1, -1, -1), coefficients, strict=True):
         if c == 0:

@@ -8,9 +8,6 @@ order to a box is one packet with the file descriptors ``request, stdin, stdout,
 report is one line of ASCII. When a control socket is closed, its listener ends.
 """
 
-# It must import fast, so it uses neither pathlib nor typing.
-# ruff: noqa: PTH103, PTH120, PTH123
-
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
@@ -39,8 +36,6 @@ _PER_USER = {11: 64, 12: 0, 13: 0, 14: 0}
 
 
 class _Server:
-    """The fork server: a warm interpreter from which boxes are forked."""
-
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
         # Lower descriptor numbers are reserved for programs; all that the server or a box receives is above.
@@ -65,7 +60,6 @@ class _Server:
             self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
             # A box writes its user id maps here: it cannot write to its own ``/proc``.
             config["proc"] = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            config["mounts"] = [kernel.mount_arguments(*mount) for mount in config["mounts"]]
         else:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         if "landlock" in config:
@@ -75,7 +69,6 @@ class _Server:
         config["own_bytes"] = fork_memory()
 
     def serve(self) -> None:
-        """Fork boxes until the control socket ends."""
         self.control.send(b"ready")
         poll = select.poll()
         poll.register(self.control.fileno(), select.POLLIN)
@@ -98,7 +91,6 @@ class _Server:
             self.children = False
 
     def fork_box(self, order: dict[str, Any], control: int) -> None:
-        """Fork a box, which serves `control` until that is closed."""
         try:
             if self.config["namespaces"]:
                 # The next fork starts a new name space; afterwards, later forks must use the server's again.
@@ -114,7 +106,6 @@ class _Server:
         os.close(control)
 
     def become_box(self, order: dict[str, Any], control: int) -> None:
-        """In the fork: set the box up and serve."""
         try:
             self.control.close()
             if self.config["namespaces"]:
@@ -174,7 +165,6 @@ class _Box:
         self.watch = Watch(self.me, self.namespaces, self.folders, config["own_bytes"])
 
     def serve(self) -> None:
-        """Take orders until the control socket is closed."""
         # With the pidfd, the host can wait until this process and its whole name space have ended.
         rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", self.pidfd))
         self.control.sendmsg([b"ready"], [rights])
@@ -190,7 +180,6 @@ class _Box:
             self.control.send(self.run(order, fds))
 
     def put_files(self, request: dict[str, Any]) -> None:
-        """Write a job's files into the working folder; no program runs there yet."""
         for path, content in request["files"].items():
             if "/" in path:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -267,7 +256,6 @@ class _Box:
             os.close(pidfd)
 
     def attend(self, events: dict[int, int], usage: Usage) -> None:
-        """Answer the program's questions, and end with the host."""
         if self.control.fileno() in events:  # closed: the host is gone
             self.kill_and_collect(usage)
             self.wipe()
@@ -286,7 +274,6 @@ class _Box:
                 return status
 
     def kill_all(self) -> None:
-        """Send SIGKILL to everything that the program started."""
         # In a name space, -1 is everything except this process, in one step.
         for pid in (-1,) if self.namespaces else self.watch.members():
             try:
@@ -295,7 +282,6 @@ class _Box:
                 continue  # it ended meanwhile, or nothing is left
 
     def kill_and_collect(self, usage: Usage) -> None:
-        """Kill and collect everything that the program started."""
         deadline = clock() + 10
         while clock() < deadline:
             self.kill_all()
@@ -325,6 +311,5 @@ def fork_memory() -> int:
 
 
 def _main(config: dict[str, Any]) -> None:
-    """Serve until the control socket is closed."""
     _Server(config).serve()
     os._exit(0)

@@ -1,20 +1,15 @@
 """Measures and empties folders that a program can write to, without following links or recursing."""
 
-# It must import fast, so it does not use pathlib.
-# ruff: noqa: PTH101, PTH106, PTH123
-
 import errno
 import os
 
-DEEPEST = 100
-"""Deeper nesting counts as too many files."""
+DEEPEST = 100  # nesting; a deeper one counts as too many files
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HANDLE = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_file(path: str, content: bytes) -> None:
-    """Make a file."""
     with open(path, "wb") as file:
         file.write(content)
 
@@ -69,7 +64,6 @@ def folder_usage(folder: str, limit: int) -> tuple[int, int]:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder that no process uses any more."""
     try:
         os.rmdir(folder)
     except FileNotFoundError:
@@ -84,8 +78,7 @@ def remove(folder: str) -> None:
 def empty(folder: str) -> None:
     """Remove everything in a folder that no process uses any more.
 
-    The folders inside a subfolder are moved up before it is removed, so however deep they are nested, only
-    two are open at a time.
+    The folders inside a subfolder are moved up first, so however deep they are nested, only two are open.
     """
     top = os.open(folder, _FOLDER)
     moved = 0
@@ -104,7 +97,6 @@ def empty(folder: str) -> None:
 
 
 def _unlink_files(fd: int) -> list[str]:
-    """Remove everything in a folder except its subfolders; returns their names."""
     with os.scandir(fd) as entries:
         listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     writable = os.fstat(fd).st_mode & 0o300 == 0o300

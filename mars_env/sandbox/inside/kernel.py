@@ -1,7 +1,5 @@
 """Kernel calls with integers and bytes: name spaces, Landlock, filters, resource limits."""
 
-# ruff: noqa: PTH112
-
 from __future__ import annotations
 
 import _ctypes
@@ -42,7 +40,6 @@ def libc_call(name: str, *arguments: Any) -> int:
 
 
 def prctl(option: int, argument: int, pointer: bytes | int = 0) -> None:
-    """Set an attribute of this process."""
     libc_call("prctl", option, argument, pointer, 0, 0)
 
 
@@ -54,8 +51,7 @@ def open_pidfd(pid: int) -> int:
 def unshare(config: dict[str, Any], uid: int | None) -> None:
     """Enter new name spaces and mount empty folders to write to; the process name space exists already.
 
-    The box becomes the user `uid` if root started the sandbox; else it enters a user name space, so that the
-    kernel counts the processes of each box separately.
+    The box becomes the user `uid`, or enters a user name space: the kernel counts processes by either.
     """
     libc_call("unshare", CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNET)
     for arguments in config["mounts"]:
@@ -77,15 +73,7 @@ def unshare(config: dict[str, Any], uid: int | None) -> None:
         os.close(fd)
 
 
-def mount_arguments(
-    source: str, target: str, kind: str, flags: int, data: str = ""
-) -> tuple[bytes | int, ...]:
-    """The arguments for libc's function mount."""
-    return source.encode(), target.encode(), kind.encode(), flags, data.encode()
-
-
 def drop_capabilities() -> None:
-    """Drop root's capabilities; they cannot be regained."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
@@ -95,10 +83,7 @@ def drop_capabilities() -> None:
 
 
 def landlock_rules(abi: int, read: list[str]) -> dict[str, Any]:
-    """What the rulesets of all boxes share; its files stay open until a ruleset has been made from them.
-
-    `read` are paths to read and execute, `abi` is the version of Landlock.
-    """
+    """What the rulesets of all boxes share; its files stay open until a ruleset has been made from them."""
     files = (1 << 13) - 1  # EXECUTE ... MAKE_SYM (version 1)
     files |= (1 << 13 if abi >= 2 else 0) | (1 << 14 if abi >= 3 else 0) | (1 << 15 if abi >= 5 else 0)
     network = 3 if abi >= 4 else 0
@@ -121,7 +106,6 @@ def landlock_rules(abi: int, read: list[str]) -> dict[str, Any]:
 
 
 def landlock_ruleset(config: dict[str, Any], workdir: str) -> int:
-    """A Landlock ruleset: the shared rules, and access to everything below the working directory."""
     ruleset = libc_call("syscall", SYS_LANDLOCK_CREATE, config["attributes"], len(config["attributes"]), 0)
     fd = os.open(workdir, os.O_PATH | os.O_CLOEXEC)
     for rule in (*config["rules"], struct.pack("=Qi", config["files"], fd)):
@@ -132,10 +116,7 @@ def landlock_ruleset(config: dict[str, Any], workdir: str) -> int:
 
 
 def load_filter(template: bytes, flags: int = 0) -> int:
-    """Filter system calls from now on, in this process and in those that it starts.
-
-    With the flag `SECCOMP_NEW_LISTENER` it asks about some calls, over the returned file descriptor.
-    """
+    """Filter system calls from now on; with `SECCOMP_NEW_LISTENER`, returns the descriptor that is asked."""
     program = array.array("B", template.replace(OWN_PID, os.getpid().to_bytes(4, "little")))
     header = struct.pack("HxxxxxxP", len(program) // 8, program.buffer_info()[0])
     number = {"x86_64": 317, "aarch64": 277}[os.uname().machine]

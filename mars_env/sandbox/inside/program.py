@@ -1,8 +1,5 @@
 """Runs in the fork that becomes a program."""
 
-# It must import fast, so it uses neither pathlib nor typing. Running untrusted code is its purpose.
-# ruff: noqa: PTH123, S102, SIM115, T201
-
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
@@ -36,13 +33,10 @@ PRELOADED = ["bisect", "collections", "heapq", "math", "random", "re", "string",
 
 
 class _Packages:
-    """Finds the packages that programs may import in addition to the standard library: folders by name."""
-
     def __init__(self, folders: dict[str, str]) -> None:
         self.folders = folders
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """See `importlib.abc.MetaPathFinder`; modules inside a package are found as usual."""
         folder = self.folders.get(name)
         if folder is None:
             return None
@@ -50,7 +44,6 @@ class _Packages:
 
 
 def preload(modules: dict[str, bytes], packages: dict[str, str]) -> None:
-    """Import in advance what most programs need, and add the modules given as code."""
     import _sitebuiltins
 
     builtins.exit = _sitebuiltins.Quitter("exit", "Ctrl-D (i.e. EOF)")
@@ -83,10 +76,7 @@ def open_streams() -> None:
 
 
 def run_child(box: _Box, request: dict[str, Any], fd_count: int, failure_fd: int) -> None:
-    """In the fork: apply the limits, then become the program. Never returns.
-
-    The program gets file descriptors 0 to `fd_count`; what went wrong before it started goes to `failure_fd`.
-    """
+    """In the fork: apply the limits, then become the program; what goes wrong before goes to `failure_fd`."""
     try:
         os.dup2(failure_fd, fd_count, inheritable=False)
         failure_fd = fd_count
@@ -107,7 +97,6 @@ def run_child(box: _Box, request: dict[str, Any], fd_count: int, failure_fd: int
 
 
 def _enter(box: _Box, request: dict[str, Any], last_fd: int) -> None:
-    """Apply the limits and the walls, and close file descriptors above `last_fd`."""
     limits = request["limits"]
     os.setsid()
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
@@ -138,7 +127,6 @@ def _enter(box: _Box, request: dict[str, Any], last_fd: int) -> None:
 
 
 def _run_source(source: bytes, arguments: list[str], path: str) -> None:
-    """Run Python source as a script in this process, and exit as the interpreter would."""
     code = 0
     try:
         sys.argv = ["main.py", *arguments]
@@ -159,7 +147,6 @@ def _run_source(source: bytes, arguments: list[str], path: str) -> None:
 
 
 def _show_error(error: BaseException, path: str) -> None:
-    """Print a traceback that starts at the program's own frames."""
     try:
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename != path:
@@ -171,7 +158,6 @@ def _show_error(error: BaseException, path: str) -> None:
 
 
 def _exit_status(error: SystemExit) -> int:
-    """The exit status that the interpreter gives for it."""
     if error.code is None or isinstance(error.code, int):
         return (error.code or 0) & 0xFF
     try:
@@ -182,7 +168,6 @@ def _exit_status(error: SystemExit) -> int:
 
 
 def _finish(code: int) -> int:
-    """Do what the interpreter does at exit, except tearing itself down; returns the exit status."""
     try:
         if "threading" in sys.modules:
             sys.modules["threading"]._shutdown()

@@ -1,8 +1,5 @@
 """The box's answers to the system call filter's questions about ends of children."""
 
-# It must import fast, so it does not use pathlib.
-# ruff: noqa: PTH123, PTH208
-
 import fcntl
 import os
 import select
@@ -17,11 +14,7 @@ ADDRESS_AT = 40  # of the second argument, in struct seccomp_notif
 
 
 def answer(listener: int) -> None:
-    """Answer one question of the filter that asks over the file descriptor `listener`.
-
-    It asks whether a program may change what happens when its children end; if not, the call does nothing and
-    reports success.
-    """
+    """Answer whether a program may change what happens when its children end; if not, it does nothing."""
     question = bytearray(80)
     try:
         fcntl.ioctl(listener, RECEIVE, question)
@@ -66,7 +59,6 @@ def _shares_memory(task: int) -> bool:
 
 
 def _is_private(task: int, address: int) -> bool:
-    """Whether an address is in memory that neither belongs to a file nor is shared."""
     with open(f"/proc/{task}/maps", "rb") as file:
         for line in file.read().splitlines():
             region, mode, _, _, inode, *_ = line.split()

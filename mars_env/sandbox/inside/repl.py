@@ -5,9 +5,6 @@ the output. Both go over descriptor 4, where an empty answer comes first, once t
 Without a channel, the standard input holds all calls. A call that uses too much CPU time ends by SIGPROF.
 """
 
-# It must import fast, so it uses neither pathlib nor typing.
-# ruff: noqa: SIM115
-
 from __future__ import annotations
 
 import ast
@@ -27,8 +24,6 @@ CHANNEL_FD = 4
 
 
 class _Output(io.StringIO):
-    """Keeps the first `room` characters that are printed, and counts the others."""
-
     def __init__(self, room: int) -> None:
         super().__init__()
         self.room, self.lost = room, 0
@@ -51,7 +46,7 @@ def _run(source: str, names: dict[str, Any], room: int) -> str:
         last = tree.body[-1] if tree.body else None
         if isinstance(last, ast.Expr):
             tree.body.pop()
-        exec(compile(tree, "<call>", "exec", dont_inherit=True), names)  # noqa: S102
+        exec(compile(tree, "<call>", "exec", dont_inherit=True), names)
         if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), "<call>", "eval"), names)  # noqa: S307
             if value is not None:

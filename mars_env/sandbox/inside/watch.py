@@ -1,8 +1,5 @@
 """Measures what a program and all that it has started use, as the kernel reports it."""
 
-# It must import fast, so it does not use pathlib.
-# ruff: noqa: PTH116, PTH123, PTH208
-
 from __future__ import annotations
 
 import os
@@ -21,13 +18,10 @@ CORES = len(os.sched_getaffinity(0))
 
 CALM_MS, TIGHT_MS = 20, 4
 """How long the box waits between two looks: usually, and when a limit is near."""
-
 KERNEL_COUNTS = os.stat("/proc/self/fd").st_size > 0
 """Whether the kernel tells how many files a process holds open, as it does since Linux 6.2."""
-
 FREE_DESCRIPTORS, FREE_SOCKETS = 8, 16
 """Uncharged: the files that each process may hold open, and the sockets that one program may."""
-
 STREAM_BYTES, DATAGRAM_BYTES = 320 << 10, 2560 << 10
 """Kernel memory that one socket can hold: 1.5 times its usual buffer; a datagram socket, eleven buffers."""
 
@@ -35,12 +29,10 @@ STREAM_BYTES, DATAGRAM_BYTES = 320 << 10, 2560 << 10
 class Usage:
     """CPU seconds and peak memory of ended processes."""
 
-    def __init__(self) -> None:
-        self.cpu = 0.0
-        self.peak_kib = 0
+    cpu = 0.0
+    peak_kib = 0
 
     def add(self, spent: resource.struct_rusage) -> None:
-        """Count one process."""
         self.cpu += spent.ru_utime + spent.ru_stime
         self.peak_kib = max(self.peak_kib, spent.ru_maxrss)
 
@@ -48,13 +40,12 @@ class Usage:
 class Look:
     """What is in use at one time."""
 
-    def __init__(self) -> None:
-        self.cpu = 0.0  # seconds of all live processes, and of ended ones that are not collected
-        self.memory = 0  # bytes, without those that every warm interpreter has
-        self.tasks = 0  # processes and threads
-        self.descriptors = 0  # files held open, beyond `FREE_DESCRIPTORS` for each process
-        self.disk = self.files = 0  # bytes in files; number of files and folders
-        self.asleep = True  # whether no task is running or ready to run
+    cpu = 0.0  # seconds of all live processes, and of ended ones that are not collected
+    memory = 0  # bytes, without those that every warm interpreter has
+    tasks = 0  # processes and threads
+    descriptors = 0  # files held open, beyond `FREE_DESCRIPTORS` for each process
+    disk = files = 0  # bytes in files; number of files and folders
+    asleep = True  # whether no task is running or ready to run
 
 
 class Watch:
@@ -71,7 +62,6 @@ class Watch:
         self.disk_before, self.files_before = self.disk_usage(1 << 30)
 
     def look(self, limits: dict[str, Any]) -> Look:
-        """What is in use now."""
         seen = Look()
         resident: list[tuple[str, int]] = []
         sockets = 0
@@ -105,7 +95,6 @@ class Watch:
         return seen
 
     def members(self) -> list[int]:
-        """Pids of all live processes that the program started."""
         if self.namespaces:
             return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != self.me]
         pids, frontier = [], [self.me]
@@ -116,7 +105,6 @@ class Watch:
         return pids
 
     def disk_usage(self, limit: int) -> tuple[int, int]:
-        """Bytes and files in the folders that programs can write to."""
         if not self.namespaces:
             return folders.folder_usage(self.writable[0], limit)
         usages = [os.statvfs(folder) for folder in self.writable]
@@ -178,15 +166,11 @@ def pause(limits: dict[str, Any], look: Look) -> float:
 
 
 def idle_time(seconds: float, wait: float) -> float:
-    """Seconds asleep, since the look before, for which a look at a program that is asleep stands.
-
-    A box that was to look after `wait` milliseconds and was itself kept waiting has not seen the rest.
-    """
+    """Seconds asleep since the last look: a box that was itself kept waiting has not seen the rest."""
     return min(seconds, 2 * wait / 1000)
 
 
 def output_bytes(fd: int) -> int:
-    """How much was written to a file, or allocated for it."""
     status = os.fstat(fd)
     slack = 4 << 20  # the kernel may use large pages
     return max(status.st_size, status.st_blocks * 512 - slack)
@@ -220,7 +204,6 @@ def share(path: str, resident: int) -> int:
 
 
 def count_descriptors(path: str, limits: dict[str, Any]) -> int:
-    """How many files a process holds open."""
     count = os.stat(f"{path}/fd").st_size
     if count or KERNEL_COUNTS:
         return count
@@ -232,7 +215,6 @@ def count_descriptors(path: str, limits: dict[str, Any]) -> int:
 
 
 def children(pid: int) -> list[int]:
-    """Pids of the live processes that a process has started."""
     pids: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):

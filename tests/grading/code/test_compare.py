@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import read_rows
 
-from mars_env.grading.code.compare import has_room_for, outputs_match, preview, value_key, values_match
+from mars_env.grading.code.compare import (
+    has_room_for,
+    output_key,
+    outputs_match,
+    preview,
+    value_key,
+    values_match,
+)
 from mars_env.grading.code.values import decode, encode
 
 ROWS = read_rows(Path(__file__).with_name("outputs.jsonl"))
@@ -25,6 +32,13 @@ def test_tolerance_and_exactness():
     assert outputs_match("0.0", "0.1", tolerance=0.1)
     assert not outputs_match("a b ", "a b", exact=True)
     assert outputs_match("a b \n", "a b ", exact=True)
+
+
+def test_a_key_is_the_same_for_equal_results():
+    assert output_key(b"1  2 \n\n") == output_key(b"1 2") != output_key(b"12")
+    assert value_key(encode(("result", (1, [2])))) == value_key(encode(("result", [1, (2,)])))
+    assert value_key(encode(("result", [1, 2]))) != value_key(encode(("result", [1, [2]])))
+    assert not has_room_for([1, 2], 10**6) and has_room_for(["a" * 10**6], 10**6)
 
 
 def test_a_key_takes_little_memory():
@@ -105,3 +119,6 @@ def test_preview_is_bounded():
     endless.append(endless)
     assert len(preview(endless)) < 400
     assert preview(through({"a": 1})) == "{'a': 1}"
+    assert (
+        preview([1, "a", (2,)]) == "[1, 'a', (2,)]" and preview([*range(9)], 20) == "[0, 1, 2, 3, 4, 5, 6..."
+    )

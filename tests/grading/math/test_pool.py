@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ HEAVY = {"op": "judge", "reference": r"\sqrt{2}", "answer": r"\sum_{j=1}^{9999}\
 
 @pytest.fixture(scope="module")
 def pool():
-    with WorkerPool(workers=1, limits=VerdictLimits(cpu_seconds=1.0)) as shared:
+    with closing(WorkerPool(workers=1, limits=VerdictLimits(cpu_seconds=1.0))) as shared:
         yield shared
 
 
@@ -83,7 +84,7 @@ def faulty(monkeypatch, judge: str) -> None:
 def test_what_becomes_of_a_verdict_that_goes_wrong(monkeypatch, judge, key, says):
     faulty(monkeypatch, judge)
     limits = VerdictLimits(1.0, 512, wall_seconds=4 if "sleep" in judge else 120)
-    with WorkerPool(workers=1, limits=limits) as own:
+    with closing(WorkerPool(workers=1, limits=limits)) as own:
         outcome = own.submit({**EQUAL, "answer": "bad"}).result()
         assert says in (outcome[key])
         assert own.submit(EQUAL).result()["equal"] is True
@@ -99,7 +100,7 @@ def test_a_worker_killed_between_verdicts_is_replaced(pool):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_worker_killed_in_the_middle_is_retried_and_only_then_a_fault():
-    with WorkerPool(workers=1, limits=VerdictLimits(cpu_seconds=30)) as own:
+    with closing(WorkerPool(workers=1, limits=VerdictLimits(cpu_seconds=30))) as own:
         own.submit(EQUAL).result()
         future, kills = own.submit(HEAVY), 0
         while not future.done():
