@@ -51,6 +51,6 @@ RECIPE: Final = Recipe()
 """The recipe of the demo and the ablation."""
 
 QUICK: Final = Recipe(
-    marsrl=RECIPE.marsrl.model_copy(update={"steps": 2, "problems_per_step": 2}), evaluation_problems=24
+    marsrl=RECIPE.marsrl.with_(steps=2, problems_per_step=2, rollouts={"group": 4}), evaluation_problems=8
 )
 """A few steps and problems: everything runs, within a minute. Its results mean nothing."""

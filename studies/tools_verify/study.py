@@ -143,10 +143,12 @@ STUDY = Study(
     recipe=Recipe(),
     quick=Recipe(
         warm_start=WarmStart(
-            solved=64, stages=tuple(stage.model_copy(update={"steps": 3}) for stage in WarmStart().stages)
+            solved=16,
+            rows=8,
+            stages=tuple(stage.model_copy(update={"steps": 3}) for stage in WarmStart().stages),
         ),
-        marsrl=Recipe().marsrl.model_copy(update={"steps": 2, "problems_per_step": 2}),
-        tested=16,
+        marsrl=Recipe().marsrl.with_(steps=2, problems_per_step=2, rollouts={"group": 4}),
+        tested=6,
         attempts=3,
     ),
     play=play,
