@@ -195,9 +195,10 @@ def played(game, settings, player, turns):
     problem = Problem("sum", "What is 2 + 2?", "4")
     env = mars_env.make(f"arithmetic-{game}", problems=[problem], **settings)
     players = assign_agents(env, player)
+    first = None
     for sample in range(40):
         [tree] = asyncio.run(collect(env.game, players, [Job(problem, sample)], seed=0))
-        first = tree if sample == 0 else first
+        first = first or tree
         verdicts = {turn.id: turn.grade.verdict for turn in tree.turns if turn.grade}
         right = tree.final is None or verdicts[tree.final] is Verdict.CORRECT
         begins_wrong = turns <= 2 or verdicts["0"] is Verdict.WRONG

@@ -81,10 +81,10 @@ RECIPE: Final = Mars2Recipe()
 
 QUICK: Final = Mars2Recipe(
     warm_start=WarmStart(updates=10, rows=16),
-    steps=2,
+    steps=1,
     problems_per_step=4,
     problems=6,
-    tokens=48,
-    cuts=(12, 24),
+    tokens=24,
+    cuts=(6, 12),
 )
 """A small version: it shows that everything runs, and nothing else."""
