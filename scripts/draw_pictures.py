@@ -195,15 +195,16 @@ def played(game, settings, player, turns):
     problem = Problem("sum", "What is 2 + 2?", "4")
     env = mars_env.make(f"arithmetic-{game}", problems=[problem], **settings)
     players = assign_agents(env, player)
-    jobs = [Job(problem, sample) for sample in range(40)]
-    trees = asyncio.run(collect(env.game, players, jobs, seed=0))
-    for tree in trees:
+    first = None
+    for sample in range(40):
+        [tree] = asyncio.run(collect(env.game, players, [Job(problem, sample)], seed=0))
+        first = first or tree
         verdicts = {turn.id: turn.grade.verdict for turn in tree.turns if turn.grade}
         right = tree.final is None or verdicts[tree.final] is Verdict.CORRECT
         begins_wrong = turns <= 2 or verdicts["0"] is Verdict.WRONG
         if len(tree.turns) >= turns and right and begins_wrong:
             return tree
-    return trees[0]
+    return first
 
 
 def layout(tree):

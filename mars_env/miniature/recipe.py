@@ -51,6 +51,9 @@ RECIPE: Final = Recipe()
 """The recipe of the demo and the ablation."""
 
 QUICK: Final = Recipe(
-    marsrl=RECIPE.marsrl.model_copy(update={"steps": 2, "problems_per_step": 2}), evaluation_problems=24
+    training={**RECIPE.training, "rounds": 1},
+    inference={**RECIPE.inference, "rounds": 1},
+    marsrl=RECIPE.marsrl.with_(steps=1, problems_per_step=2, rollouts={"group": 4}),
+    evaluation_problems=8,
 )
-"""A few steps and problems: everything runs, within a minute. Its results mean nothing."""
+"""One step and few problems: everything runs, within seconds. Its results mean nothing."""

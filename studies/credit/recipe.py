@@ -30,6 +30,6 @@ QUICK: Final = CreditRecipe(
     sums=SUMS_QUICK.warm_start,
     search=MARS2_QUICK.warm_start,
     tokens={"arithmetic": 1, "sums": 1, "search": 1},
-    problems={"arithmetic": 16, "sums": 16, "search": 4},
+    problems={"arithmetic": 4, "sums": 4, "search": 2},
 )
 """One update of each arm: everything runs. Its figures mean nothing."""

@@ -80,10 +80,11 @@ RECIPE: Final = Mars2Recipe()
 """The recipe of the reported runs."""
 
 QUICK: Final = Mars2Recipe(
-    warm_start=WarmStart(updates=40, rows=64),
-    steps=4,
-    problems=20,
-    tokens=48,
-    cuts=(12, 24),
+    warm_start=WarmStart(updates=10, rows=16),
+    steps=1,
+    problems_per_step=4,
+    problems=6,
+    tokens=24,
+    cuts=(6, 12),
 )
 """A small version: it shows that everything runs, and nothing else."""

@@ -87,13 +87,14 @@ QUICK: Final = ChoiceRecipe(
     mars2=RECIPE.mars2.model_copy(
         update={
             "warm_start": WarmStart(shown=2, most=2, updates=40, rows=64),
-            "steps": 4,
-            "problems": 16,
-            "tokens": 48,
-            "cuts": (12, 24),
+            "steps": 1,
+            "problems_per_step": 4,
+            "problems": 6,
+            "tokens": 24,
+            "cuts": (6, 12),
         }
     ),
-    reward_model=RewardRecipe(problems=16, updates=10),
+    reward_model=RewardRecipe(problems=16, updates=3, rows=8),
 )
 """A small version: it shows that everything runs, and nothing else."""
 

@@ -68,7 +68,7 @@ class Recipe(Frozen):
 
 
 RECIPE: Final = Recipe()
-QUICK: Final = Recipe(warm_start=30, steps=2, clusters=2, held_out=1)
+QUICK: Final = Recipe(warm_start=5, steps=1, clusters=2, held_out=1)
 
 
 class EasyQuestioner:

@@ -143,11 +143,13 @@ STUDY = Study(
     recipe=Recipe(),
     quick=Recipe(
         warm_start=WarmStart(
-            solved=64, stages=tuple(stage.model_copy(update={"steps": 3}) for stage in WarmStart().stages)
+            solved=16,
+            rows=8,
+            stages=tuple(stage.model_copy(update={"steps": 1}) for stage in WarmStart().stages),
         ),
-        marsrl=Recipe().marsrl.model_copy(update={"steps": 2, "problems_per_step": 2}),
-        tested=16,
-        attempts=3,
+        marsrl=Recipe().marsrl.with_(steps=1, problems_per_step=2, rollouts={"group": 4}),
+        tested=6,
+        attempts=2,
     ),
     play=play,
     shown=shown,

@@ -137,8 +137,9 @@ async def test_the_turns_share_no_server(command):
     assert [each.result for each in second.calls] == ["1"]
 
 
-async def test_a_call_that_takes_too_long_costs_itself(command):
-    tools = mcp_tools(command, seconds=10)  # far longer than the other calls take
+async def test_a_call_that_takes_too_long_costs_itself(command, monkeypatch):
+    monkeypatch.setattr("mars_env.agents.mcp._CHECK_SECONDS", 1)
+    tools = mcp_tools(command, seconds=4)  # far longer than the other calls take
     action = await turn(tools, call("hang"), call("much", n=10**5), call("add", a=1))
     assert outcomes(action) == [("hang", "error"), ("much", "ok"), ("add", "ok")]
     assert action.calls[1].result == "x" * 10_000 + "\n[90000 more characters]"

@@ -9,17 +9,10 @@ import pytest
 from command_line import call_cli, run_python
 from rows import write_rows
 
-from mars_env.cli import _command as command_of
 from mars_env.cli import doctor
 from mars_env.cli.options import loaded
 from mars_env.errors import ConfigError
 from mars_env.rollout import read_run
-
-
-def test_a_paragraph_of_the_help_has_no_lines_of_its_own():
-    for name in ("audit", "record", "export"):
-        assert "\n" not in command_of(name).help.replace("\n\n", "")
-
 
 SOLVE = ["evaluate", "arithmetic-solve", "--agents", "scripted:4"]
 SOLVE_CODE = ["solve", "q", "--env", "solve", "--kind", "code", "--agents", "scripted:4", "--tests"]

@@ -180,10 +180,9 @@ def fix_rates(rng, skill, p, samples):
     return fixed, wrong, np.mean((1 - p) * (0.05 + 0.4 * p)) / np.mean(1 - p)
 
 
-@pytest.mark.parametrize("samples", [4])
 @pytest.mark.parametrize("difficulty", DIFFICULTIES)
 @pytest.mark.parametrize("metric", [accuracies, precisions, fix_rates])
-def test_coverage_of_rates(metric, difficulty, samples):
+def test_coverage_of_rates(metric, difficulty, samples=4):
     rng = np.random.default_rng([accuracies, precisions, fix_rates].index(metric))
     skill = rng.beta(*difficulty, size=(PROBLEMS, RUNS))
     numerators, denominators, truth = metric(rng, skill, population(*difficulty), samples)
@@ -191,9 +190,8 @@ def test_coverage_of_rates(metric, difficulty, samples):
     assert 0.93 <= covered(truth, low, high) <= 0.97
 
 
-@pytest.mark.parametrize("samples", [4])
 @pytest.mark.parametrize("difficulty", DIFFICULTIES)
-def test_coverage_of_paired_gains(samples, difficulty):
+def test_coverage_of_paired_gains(difficulty, samples=4):
     """The System repairs some of the Solver's wrong answers and breaks some of the right ones."""
     rng = np.random.default_rng(3)
     skill = rng.beta(*difficulty, size=(PROBLEMS, RUNS))

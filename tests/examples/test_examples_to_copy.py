@@ -6,6 +6,9 @@ import openai_server
 import sandboxes
 from examples_run import run
 from made_by_make import needed
+from rows import write_rows
+
+from mars_env.rollout import read_run
 
 
 def test_a_reward_of_your_own_is_in_the_report(tmp_path):
@@ -46,3 +49,36 @@ def test_each_role_trains_its_own_adapter(tmp_path):
 def test_a_team_is_trained_with_a_scaffold_and_a_rubric(tmp_path):
     lines = run("ruscarl_team", tmp_path).splitlines()
     assert [line[0] for line in lines] == ["1", "2"] and all("'verifier'" in line for line in lines)
+
+
+def test_the_scripted_team_solves_its_problems(tmp_path):
+    sandboxes.need_a_sandbox()
+    assert run("tools", tmp_path).count("100.0%") >= 2
+
+
+def test_a_checkpoint_is_trained_for_three_steps_and_evaluated(tmp_path):
+    sandboxes.need_a_sandbox()
+    needed("torch", "hf")
+    from tiny_checkpoint import tiny_checkpoint
+
+    checkpoint = tiny_checkpoint(tmp_path / "tiny")
+    first, second, third, report = run("tools", tmp_path, checkpoint).split("\n", 3)
+    assert [line.split()[0] for line in (first, second, third)] == ["1", "2", "3"]
+    assert "2 problems x 1 sample" in report
+
+
+def test_rows_of_a_file_become_a_report(tmp_path):
+    needed("transformers", "hf")
+    from tiny_checkpoint import tiny_checkpoint
+
+    told = [{"question": f"What is {i} plus {i}?", "answer": f"Add them.\n#### {2 * i}"} for i in range(3)]
+    rows = write_rows(tmp_path / "rows.jsonl", told)
+    flags = ["--set", "gsm8k", "--engine", "hf", "--model", tiny_checkpoint(tmp_path / "model"), "--limit", 2]
+    flags += ["--rounds", 1, "--max-tokens", 4, "--out", tmp_path / "run"]
+    printed = run("real_model", tmp_path, rows, *flags)
+    assert "gsm8k" in printed
+    assert "2 problems x 1 sample," in printed
+    trees = read_run(tmp_path / "run").trees
+    assert max(len(tree.turns) for tree in trees) <= 4
+    turns = [turn for tree in trees for turn in tree.turns]
+    assert {turn.problem_id for turn in turns} == {"gsm8k/test/0", "gsm8k/test/1"}

@@ -188,7 +188,7 @@ def test_settings_are_valid_or_refused(given):
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("read", [extract_answer, read_judgement])
 def test_time_grows_with_the_length(read, word):
-    """So long a text takes about a second of CPU time; what is quadratic takes many minutes."""
+    """So long a text takes a fraction of a second of CPU time; what is quadratic takes minutes."""
     began = time.process_time()
-    read(word * (1_000_000 // len(word)))
-    assert time.process_time() - began < 60
+    read(word * (200_000 // len(word)))
+    assert time.process_time() - began < 12

@@ -15,26 +15,11 @@ def command(*arguments):
     return [sys.executable, "-m", "mars_env.cli", *map(str, arguments)]
 
 
-def run_cli(*arguments, code=0, **how):
-    """Call mars-env, which must end with this exit status; returns its output, or its errors if it fails."""
-    done = _called(arguments, code, **how)
-    return done.stdout if code == 0 else done.stderr
-
-
-def said(*arguments, code=0, **how):
-    """Like `run_cli`, but returns standard output, then standard error."""
-    done = _called(arguments, code, **how)
-    return done.stdout + done.stderr
-
-
-def _called(arguments, code, **how):
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, **how)
-    assert done.returncode == code, done.stderr + done.stdout
-    return done
-
-
 def call_cli(*arguments, code=0, **how):
-    """Like `run_cli`, in this process, which need not import everything again."""
+    """Call mars-env in this process, which need not import everything again.
+
+    It must end with this exit status; returns its output, or its errors if it fails.
+    """
     printed, told, status = invoke(*arguments, **how)
     assert status == code, told + printed
     return printed if code == 0 else told

@@ -50,6 +50,17 @@ def checks_for(backend: Backend) -> list[Check]:
     return sorted(wanted, key=lambda check: check.guarantee is not None)
 
 
+def checks_for_another_user(backend: Backend) -> list[Check]:
+    """Where all checks have passed for one user: those of guarantees, the first alone where no file, process
+    or privilege of the user decides it."""
+    checks = {}
+    for check in checks_for(backend):
+        if check.guarantee is not None:
+            alike = check.guarantee in (Guarantee.CPU, Guarantee.WALL, Guarantee.OUTPUT)
+            checks.setdefault(check.guarantee if alike else check.name, check)
+    return list(checks.values())
+
+
 # --- what every backend does ---
 
 
@@ -253,4 +264,12 @@ def _folders() -> set[str]:
     return {p.name for p in Path(tempfile.gettempdir()).glob(f"mars-env-sandbox-{os.getpid()}-*")}
 
 
-__all__ = ["ROOMY", "SMALL", "Check", "checks_for", "execute", "processes_with"]
+__all__ = [
+    "ROOMY",
+    "SMALL",
+    "Check",
+    "checks_for",
+    "checks_for_another_user",
+    "execute",
+    "processes_with",
+]

@@ -39,8 +39,8 @@ def settings(**changes):
     return RunSettings(**{**small, "train": LOSS, **changes})
 
 
-def made(agents, names, **changes):
-    env = environment(agents)
+def made(agents, names, nodes=8, **changes):
+    env = environment(agents, nodes=nodes)
     wanted = settings(**changes)
     models = [tiny(name, seed) for seed, name in enumerate(names)]
     return env, make_team(wanted, env.possible_agents, models, agent=brief), wanted

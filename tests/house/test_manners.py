@@ -36,8 +36,6 @@ WRONG = {
     "on_tree=3": lambda: evaluate(on_tree=3),
     "an agent's role": lambda: evaluate(agents={"solvr": say_one}),
     "register": lambda: mars_env.register("x-y", problems=3, game="solve"),
-    "a reward": lambda: mars_env.make("arithmetic-solve", rewards={"solver": lambda turn: 1}),
-    "an id that is taken": lambda: mars_env.register("arithmetic-solve", problems="aime", game="solve"),
     "a view of nothing": lambda: mars_env.as_gymnasium(None, learner="solver_0", partners={}),
     "partners=None": lambda: mars_env.as_gymnasium(mars_env.make(TEAM), learner="solver_0", partners=None),
 }

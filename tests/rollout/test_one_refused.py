@@ -1,6 +1,7 @@
 """A server that always refuses one of 60 problems costs that problem alone; in virtual time."""
 
 import asyncio
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -54,9 +55,15 @@ def run(servers, **options):
     return {tree.id: tree for tree, _ in played}, [at for _, at in played]
 
 
+@cache
+def calm_run():
+    """A run of which nothing is refused."""
+    return run(Servers())
+
+
 @pytest.mark.parametrize("refusal", [name for name in REFUSALS if name != "unreachable"])
 def test_the_others_come_in_time_and_the_report_names_it(refusal):
-    calm, times = run(Servers())
+    calm, times = calm_run()
     trees, at = run(Servers(refused=asked(BAD), refusal=refusal))
     lost = trees.pop(f"{BAD.id}#0")
     assert "ModelError" in lost.fault and lost.final is None
@@ -76,7 +83,7 @@ def test_the_others_come_in_time_and_the_report_names_it(refusal):
 )
 def test_any_refused_trees_are_lost_alone(refused, refusal, hosts, concurrency):
     """Invariant 4: everybody else's results are those of a run without the faults."""
-    calm, _ = run(Servers())
+    calm, _ = calm_run()
     servers = Servers(refused="|".join(asked(PROBLEMS[i]) for i in refused) or "(?!)", refusal=refusal)
     trees, _ = run(servers, hosts=hosts, concurrency=concurrency)
     lost = {PROBLEMS[i].id for i in refused}

@@ -1,4 +1,4 @@
-"""The command line, stopped by signals and by a full disk: a run keeps what it has, and continues."""
+"""The command line, stopped by signals: a run keeps what it has, and continues."""
 
 import os
 import signal
@@ -6,14 +6,11 @@ import subprocess
 
 import pytest
 from command_line import command
-from full_disk import full_disk
-from sums_team import game, stored, sums, team, told
+from sums_team import told
 
 import mars_env
-from mars_env.errors import StoreError
-from mars_env.rollout import Job, read_run
+from mars_env.rollout import read_run
 
-PROBLEMS = sums(6)
 AGENT = '''
 import asyncio
 import os
@@ -37,24 +34,6 @@ class Hanging:
 
 agent = Hanging()
 '''
-
-
-async def test_a_full_disk_ends_the_run_in_one_sentence_and_the_run_resumes(tmp_path):
-    jobs = [Job(problem, sample) for sample in range(20) for problem in PROBLEMS]
-
-    async def run(directory):
-        async for _ in stored(directory, game(), team(), jobs, PROBLEMS, concurrency=16):
-            pass
-
-    await run(tmp_path / "whole")
-    with full_disk(50_000), pytest.raises(StoreError):
-        await run(tmp_path / "full")
-    written = (tmp_path / "full" / "turns.jsonl").read_bytes()
-    assert len(written) <= 50_000 and written.endswith(b"\n")
-    await run(tmp_path / "full")
-    whole, resumed = (read_run(tmp_path / name).trees for name in ("whole", "full"))
-    assert list(map(told, resumed)) == list(map(told, whole))
-    assert (tmp_path / "full" / "turns.jsonl").read_bytes().startswith(written)
 
 
 def finished(folder):

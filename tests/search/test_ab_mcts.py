@@ -1,7 +1,6 @@
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,21 +106,6 @@ def goes_deeper(gen, cont, decay, children=2):
     algorithm._settings = algorithm._settings.model_copy(update={"prior": Said(gen, cont)})
     [arms] = algorithm._root.arms
     return algorithm._goes_on(algorithm._root, arms, np.random.default_rng(0))
-
-
-@pytest.mark.parametrize(
-    ("gen", "cont", "deeper"),
-    [
-        (0.6, 0.48, False),  # 0.6 * 0.81 = 0.486
-        (0.6, 0.49, True),
-        (-0.5, -0.61, True),  # -0.5 / 0.81 = -0.617; multiplied it would be -0.405, and above CONT
-        (-0.5, -0.62, False),
-        (0.0, 0.0, False),  # nothing can be lower than equal
-    ],
-)
-def test_depth_guidance_lowers_gen_on_both_sides_of_0(gen, cont, deeper):
-    """Two children at the root and a decay of 0.9: the weight is 0.9^2 = 0.81."""
-    assert goes_deeper(gen, cont, 0.9) is deeper
 
 
 @given(

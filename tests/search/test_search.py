@@ -3,7 +3,14 @@ import math
 import pytest
 
 from mars_env.errors import ConfigError
-from mars_env.search import Search, SearchSettings
+from mars_env.search import (
+    ALGORITHMS,
+    BestOfN,
+    Search,
+    SearchSettings,
+    make_algorithm,
+)
+from mars_env.testing.search_suite import check_search
 
 AGENTS = ("coder_0", "coder_1")
 
@@ -58,3 +65,43 @@ def test_bad_input_is_refused_with_one_sentence():
     search.tell(0, 0.5)
     with pytest.raises(ConfigError):
         search.tell(0, 0.5)
+
+
+def test_own_algorithms_go_by_module_and_name(tmp_path, monkeypatch):
+    (tmp_path / "my_search.py").write_text("from mars_env.search import BestOfN\nclass Mine(BestOfN): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    search = Search(SearchSettings(algorithm="my_search:Mine"), ("a",), seed=0)
+    assert isinstance(search._algorithm, BestOfN)
+    assert [ask.agent for ask in search.ask(1)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mcts", {}),
+        ("uct", {"sample": 1}),
+        ("ab-mcts-a", {"prior": {"kind": "gaussian", "m": float("nan")}}),
+        ("no_such_module:Mine", {}),
+        ("mars_env.search:Nothing", {}),
+        ("json:JSONDecoder", {}),
+    ],
+)
+def test_mistakes_are_named(name, options):
+    with pytest.raises(ConfigError):
+        make_algorithm(name, options, ("a",), 0)
+
+
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
+@pytest.mark.parametrize("stop_at", [1.0, None])
+@pytest.mark.parametrize("schedule", [{}, {"wave": 5}, {"as_completed": True}], ids=str)
+def test_built_in_algorithms_keep_the_contract(algorithm, stop_at, schedule):
+    check_search(SearchSettings(algorithm=algorithm, calls=40, stop_at=stop_at, **schedule))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"prior": {"kind": "gaussian"}}, {"choice": "ucb"}, {"choice": "stack", "depth_decay": 0.98}],
+    ids=str,
+)
+def test_forms_of_ab_mcts_keep_the_contract(options):
+    check_search(SearchSettings(calls=40, stop_at=None, options=options), agents=("a_0", "b_0", "c_0"))

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from command_line import run_cli, said
+from command_line import call_cli, invoke
 
 import mars_env
 from mars_env.errors import ConfigError, ModelError, StoreError
@@ -67,15 +67,17 @@ def test_a_team_that_fails_gives_no_answer():
 
 
 def test_the_command_answers_and_tells_of_its_turns():
-    out = said("solve", "What is 2 + 2?", "--agents", TEAM)
+    out = "".join(invoke("solve", "What is 2 + 2?", "--agents", TEAM)[:2])
     assert out.startswith("4\n[confidence 1.00 ") and "verifier_0 (turn 0.0): judges it correct" in out
-    answered = run_cli("solve", "-", "--agents", TEAM, "--json", input="2 + 2?")
+    answered = call_cli("solve", "-", "--agents", TEAM, "--json", input="2 + 2?")
     assert json.loads(answered)["answer"] == "4"
 
 
 def test_a_person_plays_a_role():
-    def played(*arguments, **how):
-        return said("play", "arithmetic-solve-verify-correct", *arguments, **how)
+    def played(*arguments, code=0, **how):
+        out, told, status = invoke("play", "arithmetic-solve-verify-correct", *arguments, **how)
+        assert status == code, told
+        return out + told
 
     partners = ["--role", "solver", "--agents", "scripted:Correctness: Wrong", "--set", "rounds=1"]
     shown = played(*partners, input="It is\n\\boxed{-1}\n.\n")

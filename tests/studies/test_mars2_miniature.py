@@ -7,7 +7,7 @@ import pytest
 from sandboxes import need_a_sandbox
 
 from mars_env.grading.code.grader import CodeGrader
-from mars_env.types import Grade, Verdict
+from mars_env.types import Verdict
 from studies.common.nibbles import nibbles_problems
 from studies.mars2 import protocol
 from studies.mars2.grader import NibbleGrader
@@ -63,6 +63,3 @@ def test_it_grades_as_the_sandbox_does(options):
 
     asyncio.run(both())
     assert seen == {Verdict.CORRECT, Verdict.WRONG}
-
-
-RIGHT, WRONG = Grade.correct(), Grade.wrong("no")

@@ -22,12 +22,14 @@ from mars_env.trainers.checkpoints import newest_checkpoint
 from mars_env.trainers.rollouts import LEDGER, SAMPLES, read_lines
 
 STEPS, PROBLEMS, BOUND = 3, 2, 2
+TEAM = (2, ["a", "b"], 4)
+"""Two agents and their policies, which grow trees of four nodes."""
 
 
 def run(folder, staleness, *, steps=STEPS, every=1, **changes):
     """Train to the end, from what is in the folder; the weights."""
     env, team, settings = made(
-        *(2, ["a", "b"]),
+        *TEAM,
         steps=steps,
         problems_per_step=PROBLEMS,
         pipeline={"staleness": staleness},
@@ -110,7 +112,7 @@ class AttemptsAhead(Attempts):
         rows, steps = read_lines(self.folder / LEDGER), range(1, STEPS + 1)
         assert [row["update"] for row in rows] == [*steps]
         assert [row["step"] for row in read_jsonl(self.folder / "metrics.jsonl")] == [*steps]
-        problems = made(2, ["a", "b"])[0].problems
+        problems = made(*TEAM)[0].problems
         jobs = [
             job.tree_id
             for step in range(STEPS)

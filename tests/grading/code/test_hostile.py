@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sandboxes import need
+from sandboxes import WORKING, need
 
 from mars_env.grading.code import values
 from mars_env.grading.code.compare import values_match
@@ -35,6 +35,8 @@ def programs(wanted):
 
 
 HOSTILE, HONEST = list(programs("hostile")), list(programs("honest"))
+WEAKER = "landlock" if WORKING["landlock"].works else "bubblewrap"
+"""Bubblewrap guarantees all that Landlock does: what gains nothing there gains nothing here."""
 
 
 @pytest.fixture(scope="module", params=["bubblewrap", "landlock"])
@@ -45,6 +47,7 @@ def grader(request):
     asyncio.run(grader.aclose())
 
 
+@pytest.mark.parametrize("grader", [WEAKER], indirect=True)
 @pytest.mark.parametrize(("problem", "program"), HOSTILE)
 def test_hostile_programs_are_wrong_and_never_unknown(grader, problem, program):
     grade = asyncio.run(grader.grade(problem, program))

@@ -109,7 +109,7 @@ PIECES = [
 
 @pytest.mark.parametrize("piece", PIECES)
 def test_linear_time(piece):
-    text = "\\boxed{1}" * (piece == "}") + piece * (1_000_000 // len(piece))
+    text = "\\boxed{1}" * (piece == "}") + piece * (200_000 // len(piece))
     started = time.process_time()
     extract_answer(text)
-    assert time.process_time() - started < 4
+    assert time.process_time() - started < 2

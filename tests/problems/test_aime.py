@@ -1,4 +1,4 @@
-"""The templates of the aime set: what a draw needs, how questions read, and their answers."""
+"""The aime set and its templates: what a draw needs, how questions read, and their answers."""
 
 import hashlib
 import json
@@ -9,7 +9,8 @@ from fractions import Fraction
 
 import pytest
 
-from mars_env.problems.aime import TEMPLATES
+from mars_env import load_problems
+from mars_env.problems.aime import LEVELS, TEMPLATES
 from mars_env.problems.aime.template import Question, Template, need
 
 DRAWS = 40
@@ -51,14 +52,6 @@ def test_a_draw_without_what_it_needs_is_given_up():
     assert Template("none", "algebra", 1, 0, lambda rng: need(False)).draw(random.Random(0)) is None
 
 
-def test_there_are_enough_templates():
-    assert len(TEMPLATES) >= 40
-    topics = Counter(t.topic for t in TEMPLATES.values())
-    assert len(topics) == 6 and min(topics.values()) >= 5
-    levels = Counter(t.level for t in TEMPLATES.values())
-    assert sorted(levels) == [1, 2, 3, 4, 5] and min(levels.values()) >= 5
-
-
 @pytest.mark.parametrize("topic", sorted(CHECKED))
 def test_questions_and_answers_are_those_that_were_solved_twice(topic):
     names = sorted(name for name, template in TEMPLATES.items() if template.topic == topic)
@@ -79,3 +72,42 @@ def test_questions_vary_and_read_well(name):
         assert not re.search(r"Fraction|None|True|False|\+\+|\+-|--|  |\b1[a-z]_|\bx\+0\b", text), text
         assert text.endswith((".", "?", ".)", ".$$"))
         assert json.loads(json.dumps(question.parameters)) == question.parameters
+
+
+def test_problems_are_complete():
+    for problem in load_problems("aime", n=300):
+        assert problem.kind == "math"
+        assert problem.reference == str(int(problem.reference)) and 0 <= int(problem.reference) <= 999
+        assert problem.metadata["source"] == "mars_env generated"
+        assert problem.metadata["licence"] == "Apache-2.0"
+        assert problem.metadata["generated"] is True and problem.metadata["integer"] is True
+        template = TEMPLATES[problem.metadata["template"]]
+        assert (problem.metadata["level"], problem.metadata["topic"]) == (template.level, template.topic)
+        assert set(problem.id) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-/")
+
+
+def test_thousands_are_distinct_of_all_templates_and_of_levels_in_equal_numbers():
+    problems = list(load_problems("aime", n=3000))
+    assert len({p.statement for p in problems}) > 2800
+    answers = Counter(p.reference for p in problems)
+    assert answers.most_common(1)[0][1] < 60, "no answer is worth guessing"
+    levels = Counter(p.metadata["level"] for p in problems)
+    assert sorted(levels) == list(LEVELS)
+    assert all(500 < count < 700 for count in levels.values())
+    assert {p.metadata["template"] for p in problems} == set(TEMPLATES)
+
+
+def test_options_choose_templates():
+    problems = load_problems("aime", n=60, level=[2, 5], topic="geometry", split="test")
+    chosen = {(p.metadata["level"], p.metadata["topic"]) for p in problems}
+    assert chosen == {(2, "geometry"), (5, "geometry")}
+    assert problems[7].id == "aime-level25-geometry/test/0/7"
+    assert problems.by_id(problems[7].id) == problems[7]
+    one = load_problems("aime", n=5, template="necklaces")
+    assert {p.metadata["template"] for p in one} == {"necklaces"}
+    assert load_problems("aime", topic="number theory")[0].id == "aime-number_theory/train/0/0"
+
+
+def test_every_template_fills_the_rarer_split():
+    for name in TEMPLATES:
+        assert len(load_problems("aime", n=25, template=name, split="test", seed=1)[24].statement) > 20
