@@ -128,7 +128,6 @@ def _identity(value: Any) -> Any:
 
 
 def _code_identity(definition: Any) -> Any:
-    """The name of a function or a class, with the digest of its source text if it has one."""
     if isinstance(definition, MethodType):
         return {"function": _code_identity(definition.__func__), "object": _identity(definition.__self__)}
     source = _source_digest(definition.__mro__ if isinstance(definition, type) else [definition])
@@ -136,7 +135,6 @@ def _code_identity(definition: Any) -> Any:
 
 
 def _object_identity(value: Any) -> dict[str, Any]:
-    """The class of an object with what identifies it, and the source text of a user's class."""
     cls = type(value)
     values = _identity(value.identity()) if hasattr(cls, "identity") else _field_values(value)
     if not isinstance(values, dict):
@@ -157,7 +155,6 @@ def _field_values(value: Any) -> dict[str, Any]:
 
 
 def _source_digest(definitions: Iterable[Any]) -> dict[str, str]:
-    """A digest of the source text of users' functions and classes; nothing where they have none."""
     text = "".join(map(_source, definitions))
     return {"source": digest_of(text)} if text else {}
 

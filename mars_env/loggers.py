@@ -18,7 +18,6 @@ _COUNTED = {
     "overlong_prompts": "{} of them by a prompt that filled the context alone",
     "reward_faults": "{} turns WITHOUT A REWARD because it failed",
 }
-"""What the console says of a role's counts that are not 0."""
 
 
 @runtime_checkable
@@ -37,9 +36,7 @@ class Logger(Protocol):
 
 
 class ConsoleLogger(Logger):
-    """One line a step: rewards by role, what was kept, loss, entropy, gradient norm.
-
-    Several policies have a line each.
+    """One line a step, and one for each of several policies.
 
     Example:
         >>> logger = ConsoleLogger(Console(width=60, force_terminal=False, color_system=None))
@@ -85,16 +82,16 @@ class ConsoleLogger(Logger):
 
 
 class JsonlLogger(Logger):
-    """One JSON object a line: ``{"step": 3, "role/solver/reward": 0.5, ...}``, one line for each step.
+    """A line for each step: ``{"step": 3, "role/solver/reward": 0.5, ...}``; null for what is not finite.
 
-    Metrics that are not finite are written as null. A line torn by a kill is dropped at the next start.
+    A line torn by a kill is dropped at the next start.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def start(self, step: int) -> None:
-        """Keep the rows up to `step`; drop later ones, which a resumed run writes again."""
+        """Drop the rows after `step`, which a resumed run writes again."""
         rows = [row for row in read_jsonl(self.path) if row["step"] <= step] if self.path.exists() else []
         with writing(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,8 +147,7 @@ class TensorBoardLogger(Logger):
 class RunLogger(Logger):
     """A run of trackio or W&B, which share their interface; needs the extra of that name.
 
-    `settings` are those of the library's ``init``: ``project="..."``, ``name="..."``, ``resume="allow"`` ...
-    If a resumed run repeats steps, trackio shows them twice; W&B ignores the repeats.
+    `settings` are those of its ``init``. A resumed run's repeated steps trackio shows twice, W&B not at all.
     """
 
     def __init__(self, library: str, **settings: Any) -> None:

@@ -41,7 +41,7 @@ class _Commands(TyperGroup):
     """The commands by name: each is imported when it is called, none to list them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, in the order in which a newcomer needs them."""
+        """In the order in which a newcomer needs them."""
         return list(_COMMANDS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -30,11 +30,8 @@ def check_rows(
     from mars_env.trainers.row_checks import check_rows as problems_of
 
     count = 0
-    with (
-        explained(ConfigError, f"{file} cannot be read", OSError),
-        read_from(file) as path,
-        path.open("rb") as lines,
-    ):
+    cannot = explained(ConfigError, f"{file} cannot be read", OSError)
+    with cannot, read_from(file) as path, path.open("rb") as lines:
         for problem in problems_of(lines, advantage):
             count += 1
             place = f"row {problem.row}" + (f", {problem.field}" if problem.field else "")

@@ -72,11 +72,7 @@ def export(  # public edge: one parameter is one option of the command
     if str(out) != STREAM and (out.suffix == ".parquet") != (format == "parquet"):
         raise ConfigError(f"--format parquet writes FILE.parquet, and no other does: got {out} for {format}")
     _require_format(format, {"--advantage": advantage != "group_normalised"}, ("samples",))
-    of_prompts = {
-        "--least": least != 1.0,
-        "--tokenizer": tokenizer is not None,
-        "--prompt": prompt is not None,
-    }
+    of_prompts = {"--least": least != 1, "--tokenizer": tokenizer is not None, "--prompt": prompt is not None}
     _require_format(format, of_prompts, ("sft", "dpo"))
     stored = read_run(run)
     if format in ("samples", "parquet"):
@@ -98,7 +94,6 @@ def export(  # public edge: one parameter is one option of the command
 
 
 def _require_format(format: str, is_given: Mapping[str, bool], formats: Sequence[str]) -> None:
-    """Reject options that are given with another format than these."""
     for option in (option for option, is_set in is_given.items() if is_set and format not in formats):
         raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")
 
@@ -111,7 +106,6 @@ def _require_roles(stored: Run, roles: Sequence[str]) -> None:
 
 
 def _write_samples(stored: Run, target: Path, advantage: Any, roles: Sequence[str] | None) -> int:
-    """Write what a trainer needs of each completion; returns the number of rows."""
     from mars_env.trainers.config import TrainConfig
     from mars_env.trainers.sample_files import write_samples
     from mars_env.trainers.samples import turn_samples
@@ -154,7 +148,6 @@ def _prompt_function(name: str) -> PromptOf:
 def _library_prompt(
     roles: Mapping[str, type[RoleAgent]], turn: Turn, observation: Observation
 ) -> str | list[Message] | None:
-    """The prompt of the library's agent; None for a turn that took several calls."""
     if len(turn.action.completions) > 1:
         return None
     if turn.role not in roles:

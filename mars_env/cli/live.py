@@ -55,7 +55,6 @@ def _share_bar(share: Share) -> Text:
 
 
 def _interval_bar(share: Share) -> Text:
-    """A line from 0 to 100%, with the interval and in it the value."""
     low, at, high = (round((_BAR - 1) * x) for x in (share.interval[0], share.value, share.interval[1]))
     styles = ["green" if low <= place <= high else "bright_black" for place in range(_BAR)]
     return Text.assemble(*(("●" if place == at else "━", style) for place, style in enumerate(styles)))

@@ -60,7 +60,6 @@ class MergedLog(logging.Handler):
 
 
 def _kind(text: str) -> str:
-    """A message without the names and numbers in which those of one kind differ."""
     return re.sub(r"[0-9]+(\.[0-9]+)*", "N", re.sub(r"\b(tree|turn) \S+", r"\1", text))
 
 
@@ -101,7 +100,6 @@ def show_progress(counters: Counters, screen: Screen, *, every: float = EVERY) -
 
 @contextmanager
 def _lines(line: Callable[[], str], screen: Screen, every: float) -> Iterator[None]:
-    """Print the line every so many seconds, and at the end."""
     ended = threading.Event()
 
     def print_line() -> None:

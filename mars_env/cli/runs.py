@@ -1,6 +1,5 @@
 """`mars-env compare` and `mars-env view`: reading stored runs."""
 
-import asyncio
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -66,7 +65,9 @@ def view(
         if out is not None:
             raise ConfigError("--follow serves the page, and writes no file: leave out --out")
         read_run(run)  # an error, if there is none
-        asyncio.run(_follow(run, advantage, port))
+        followed = FollowedRun(run, partial(_page, run, advantage))
+        hello = f"shows {run}, and refreshes as episodes are finished"
+        options.serve_until_stopped(followed, "127.0.0.1", port, lambda url: f"{url} {hello}")
         return
     page, stored = out or run / "report.html", read_run(run)
     with write_to(page) as target:
@@ -74,14 +75,6 @@ def view(
     for note in plain_note():
         say(f"mars-env: {note}", err=True)
     say(f"wrote {page}", err=str(page) == STREAM)
-
-
-async def _follow(run: Path, advantage: str | None, port: int) -> None:
-    def hello() -> str:
-        return f"{followed.url} shows {run}, and refreshes as episodes are finished"
-
-    followed = FollowedRun(run, partial(_page, run, advantage))
-    await options.serve_until_stopped(followed, "127.0.0.1", port, hello)
 
 
 def _page(run: Path, advantage: str | None, version: str) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 EVENT_STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-"""Headers of an answer that is streamed."""
 
 
 def event(data: Mapping[str, Any] | str) -> bytes:

@@ -1,7 +1,6 @@
 """An OpenEnv server: one agent's place in a game as an environment, the others played by given agents.
 
-OpenEnv's clients (`openenv.core.GenericEnvClient`) speak JSON over a WebSocket at ``/ws``, an environment for
-each connection: ``reset`` and ``step`` give an observation, a reward and whether the episode is over.
+Clients (`openenv.core.GenericEnvClient`) speak JSON over a WebSocket at ``/ws``, an environment for each.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from mars_env.envs.aec import MarsEnv
 from mars_env.envs.gymnasium_view import GymnasiumView
 from mars_env.errors import MarsError
 from mars_env.models.scripted import ScriptedModel
-from mars_env.net import UNREADABLE, Guard, Server, plain_json, start_server
+from mars_env.net import UNREADABLE, Guard, Service, plain_json, start_server
 from mars_env.text import describe_error
 from mars_env.types import Observation
 
@@ -44,7 +43,7 @@ class OpenEnvSession:
         self._player = as_agent(ScriptedModel([""]), view.learner, roles=roles)
 
     def handle(self, message: Any) -> dict[str, Any]:
-        """The answer to a message of a client; an error is an answer, too."""
+        """The answer to a message of a client, which may be an error."""
         try:
             kind, data = message["type"], message.get("data", {})
             if kind == "reset":
@@ -89,7 +88,7 @@ class OpenEnvSession:
         return make(observation) if callable(make) else None
 
 
-class OpenEnvServer:
+class OpenEnvServer(Service):
     """Serves sessions on one address, each with an environment of its own, which `make` makes.
 
     Clients play the learner; `partners` are the others, as for `mars_env.as_gymnasium`. Without `keys`, only
@@ -101,27 +100,17 @@ class OpenEnvServer:
     ) -> None:
         self._make, self._learner, self._partners = make, learner, partners
         self._guard = Guard(keys, "play with your models")
-        self._server: Server | None = None
         self._new_session()  # an error in learner or partners is raised here
-
-    @property
-    def url(self) -> str:
-        """The address, once it is served."""
-        return self._server.url if self._server is not None else ""
 
     def _new_session(self) -> OpenEnvSession:
         return OpenEnvSession(GymnasiumView(self._make(), learner=self._learner, partners=self._partners))
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Start to serve; port 0 is a free one."""
+        """Start to serve."""
         app = web.Application()
         app.add_routes([web.get("/ws", self._play), web.get("/health", _health), web.get("/schema", _schema)])
         self._server = await start_server(app, host, port, self._guard, grace=1.0)
-
-    async def close(self) -> None:
-        """Stop serving."""
-        if self._server is not None:
-            await self._server.close()
+        self.url = self._server.url
 
     async def _play(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
@@ -139,7 +128,6 @@ class OpenEnvServer:
 async def _answer(
     socket: web.WebSocketResponse, text: str, session: OpenEnvSession, turn: asyncio.Lock
 ) -> None:
-    """Answer a message after those before it, unless the client has gone meanwhile."""
     async with turn:
         try:
             message = plain_json(text)
@@ -163,6 +151,5 @@ async def _health(_: web.Request) -> web.Response:
 
 
 async def _schema(_: web.Request) -> web.Response:
-    return web.json_response(
-        {"action": _ACTION, "observation": {"type": "object"}, "state": {"type": "object"}}
-    )
+    anything = {"type": "object"}
+    return web.json_response({"action": _ACTION, "observation": anything, "state": anything})

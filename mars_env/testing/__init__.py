@@ -1,7 +1,4 @@
-"""Contract suites: what games, environments, graders, models, agents and searches promise.
-
-The library's own parts pass them; run them on yours.
-"""
+"""Contract suites: what games, environments, graders, models, agents and searches promise."""
 
 from typing import TYPE_CHECKING
 

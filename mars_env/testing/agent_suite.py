@@ -46,9 +46,6 @@ async def check_agent(
         observation: One that it can act on; see `OBSERVATIONS`.
         reproducible: Whether the same seed must give the same actions.
         trainable: Whether its actions must have completions with token ids and log-probabilities.
-
-    Raises:
-        AssertionError: The broken promise.
     """
     assert isinstance(agent, Agent), f"an agent has an attribute policy and an async act(), not {agent!r}"
     assert isinstance(agent.policy, str) and agent.policy, f"policy must be a name, got {agent.policy!r}"
@@ -65,7 +62,6 @@ async def check_agent(
 
 
 def _check_action(action: Any, *, trainable: bool = False) -> None:
-    """Check one action and its completions."""
     is_action = isinstance(action, Action) and isinstance(action.text, str)
     assert is_action, f"expected an Action with a string as its text, got {action!r}"
     checks.valid_action(action)

@@ -30,7 +30,6 @@ def check_env(make: Callable[..., MarsEnv], *, cycles: int = 20) -> None:
 
 
 def _check_no_leak(env: MarsEnv) -> None:
-    """Play an episode on a problem with a marked reference and look for the mark, whoever looks."""
     first = env.problems[0]
     metadata = first.metadata if first.kind == "open" else {}  # documents, say, without which nothing starts
     problem = Problem("leak", "What is the mark?", MARK, first.kind, metadata)

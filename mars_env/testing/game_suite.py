@@ -40,9 +40,8 @@ def check_game(
 
     A replayed game asks the same again. Observations are of the fields that a role has, hold nothing of the
     reference, and do not depend on grades. Episodes end within `max_turns`, with a graded reply or None. What
-    is stored with a turn is plain data. Feedback decides neither who acts nor what the answer is. If no
-    episode has an answer, a warning is logged. Agents reply with `texts`: add what your game treats
-    specially.
+    is stored with a turn is plain data. Feedback decides neither who acts nor what the answer is. Agents
+    reply with `texts`: add what your game treats specially.
 
     Raises:
         AssertionError: The broken promise, with the game's line where it is known.
@@ -74,7 +73,7 @@ class _Episode:
         assert rules.final(self.state) is None, "the game has an answer before the first turn"
 
     def play(self) -> bool:
-        """Play it to its end; whether it has an answer then."""
+        """Whether it has an answer at its end."""
         while self.rules.current_agent(self.state) is not None:
             self._check_observations()
             text = self.texts[int(self.rng.integers(len(self.texts)))]
@@ -103,14 +102,12 @@ class _Episode:
         self.other = self._informed(other, action.text) if graded else other
 
     def _check_replay(self, state: State) -> None:
-        """A copy, which is replayed, is the same game."""
-        copied = copy.deepcopy(state)
+        copied = copy.deepcopy(state)  # which is replayed
         for agent in self.rules.possible_agents:
             same = self.rules.observe(state, agent) == self.rules.observe(copied, agent)
             assert same, f"{self._where}: {agent} observes something else when the game is replayed"
 
     def _check_same(self, state: State, other: State) -> None:
-        """Two states that differ in nothing but grades look the same, if the same agent acts."""
         if self.rules.current_agent(state) != self.rules.current_agent(other):
             return
         for agent in self.rules.possible_agents:
@@ -118,7 +115,6 @@ class _Episode:
             assert same, f"{self._where}: what {agent} observes depends on a grade: the reference leaks"
 
     def _informed(self, state: State, feedback: str) -> State:
-        """The state with some feedback."""
         informed = self.rules.with_feedback(state, feedback)
         same_agent = self.rules.current_agent(informed) == self.rules.current_agent(state)
         assert same_agent, f"{self._where}: feedback changed whose turn it is"
@@ -128,8 +124,7 @@ class _Episode:
 
     def _check_observations(self) -> None:
         for agent in self.rules.possible_agents:
-            observation = self.rules.observe(self.state, agent)
-            leaks = SECRET in repr(observation)
+            leaks = SECRET in repr(self.rules.observe(self.state, agent))
             assert not leaks, f"{self._where}: {agent} observes the reference or the rubric"
 
     @property
