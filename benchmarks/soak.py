@@ -124,7 +124,7 @@ def command(ports: list[int], out: Path, episodes: int) -> list[str]:
     return [
         sys.executable,
         "-m",
-        "mars_env.cli",
+        "mars_env",
         "evaluate",
         ENV,
         "--agents",
@@ -238,7 +238,7 @@ def train_command(model: Path, out: Path, steps: int) -> list[str]:
     """A training of the miniature; the same each time that it is continued."""
     flags = [f"--steps={steps}", "--problems_per_step=4", "--rollouts.group=4", "--checkpoint_every=2"]
     team = [f"--model={model}", "--team.agents=mars_env.miniature.agents:team"]
-    return [sys.executable, "-m", "mars_env.cli", "train", ENV, *team, *flags, f"--out={out}"]
+    return [sys.executable, "-m", "mars_env", "train", ENV, *team, *flags, f"--out={out}"]
 
 
 def trained(folder: Path, steps: int) -> tuple[dict[str, int], list[str]]:

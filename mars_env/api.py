@@ -148,19 +148,11 @@ def _validate_kinds(problems: ProblemSet) -> None:
 
 
 def make_gymnasium(
-    env_id: Env,
-    *,
-    learner: str | None = None,
-    partners: Mapping[str, Player] | None = None,
-    **options: Any,
+    env_id: Env, *, learner: str | None = None, partners: Mapping[str, Player] | None = None, **options: Any
 ) -> GymnasiumView:
-    """What ``gymnasium.make("mars_env/<id>-v0")`` makes: one agent learns, the others are fixed.
+    """What ``gymnasium.make("mars_env/<id>-v0")`` makes: an agent learns, by default the first.
 
-    Args:
-        env_id: As for `make`.
-        learner: The agent that learns; by default the first one.
-        partners: The others, by agent or role; a `ConfigError` if one is missing.
-        **options: As for `make`.
+    `partners` are the others, by agent or role; a `ConfigError` if one is missing.
     """
     keywords = _keywords(make) | _keywords(make_gymnasium)
     env_spec = spec(env_id)
@@ -373,9 +365,7 @@ def _described(setting: Any) -> str:
 def compare(run_a: str | Path, run_b: str | Path) -> Comparison:
     """Paired differences between two stored runs of the same problems, B minus A.
 
-    Raises:
-        StoreError: A directory holds no run.
-        ConfigError: The runs are of different problems.
+    A `StoreError` if a directory holds no run, a `ConfigError` if they are of different problems.
     """
     from mars_env.evaluation.compare import compare_trees
     from mars_env.evaluation.trees import final_answer

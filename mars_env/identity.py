@@ -1,7 +1,4 @@
-"""What identifies a run, in two parts: `must_match`, what changes its results; and `may_change`, all else.
-
-docs/rollouts.md says which is which.
-"""
+"""What identifies a run: `must_match`, what changes its results; and `may_change`, all else."""
 
 import hashlib
 import inspect
@@ -57,13 +54,10 @@ def identity_of(value: Any) -> Any:
     - A part with a method `identity`: its class and the mapping that it returns, of plain data and parts.
     - A dataclass or a pydantic model: its class and the fields in its repr; of a user's, which may hold
       secrets, digests of all but numbers.
-    - A function or a class: its name, and a digest of its source text if there is one.
-    - Any other object: its class.
+    - A function or a class: its name. Any other object: its class.
 
-    With a user's class there is a digest of its source text. The code of mars_env and of Python is left out.
-
-    Raises:
-        ConfigError: A method `identity` returns no mapping, or a part contains itself.
+    Users' functions and classes have a digest of their source text. A `ConfigError` if a method `identity`
+    returns no mapping, or a part contains itself.
 
     Example:
         >>> from mars_env.models import ScriptedModel

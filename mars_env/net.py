@@ -86,11 +86,9 @@ async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
 async def request(
     method: str, url: URL | str, limit: int, seconds: float | None = 300.0, **options: Any
 ) -> Answer:
-    """Send a request and read its whole answer of at most `limit` bytes. Redirects are not followed.
+    """Send a request and read its whole answer of at most `limit` bytes; else `BodyTooLong`.
 
-    Raises:
-        BodyTooLong: The body is longer.
-        aiohttp.ClientError, TimeoutError, OSError: There is no answer, or it broke off.
+    Redirects are not followed. One of `NETWORK_ERRORS` if there is no answer, or it broke off.
     """
     options |= {"allow_redirects": False, "timeout": aiohttp.ClientTimeout(total=seconds)}
     async with (await session()).request(method, url, **options) as response:
@@ -136,12 +134,7 @@ async def read_json(request: web.Request) -> Any:
 
 
 class Guard:
-    """Whom a server serves: this machine alone, or clients with a key.
-
-    Args:
-        keys: Keys of clients; an empty one is a `ConfigError`.
-        danger: What anyone who reaches the server could do without one, for the message.
-    """
+    """Whom a server serves: this machine alone, or clients with a key; others would be a `danger`."""
 
     def __init__(self, keys: Sequence[str] = (), danger: str = "") -> None:
         if not all(isinstance(key, str) and key.strip() for key in keys):

@@ -25,11 +25,7 @@ class FunctionAgent:
 
     Each of the n actions is a call, with a seed of its own if the function has a parameter ``seed``. A sync
     function blocks the event loop: write one that waits as async. Its turns cannot be trained on, unless it
-    returns actions with completions.
-
-    Args:
-        function: The function; a `ConfigError` if it takes other arguments.
-        policy: Its name in stored turns; by default the function's.
+    returns actions with completions. `policy` is its name in stored turns, by default the function's.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -74,8 +70,7 @@ class _Team(Protocol):
 def assign_agents(team: _Team, players: Player | Mapping[str, Player]) -> dict[str, Agent]:
     """An agent for every name of a team, from one player for all, or players by agent or role.
 
-    Raises:
-        ConfigError: A name has no player, a player no name, or a player is neither agent nor function.
+    A `ConfigError` if a name has no player, a player no name, or a player is neither agent nor function.
     """
     names = team.possible_agents
     mapping = by_name(players, names) if isinstance(players, Mapping) else dict.fromkeys(names, players)

@@ -39,12 +39,9 @@ def one_line(text: str, width: int = 100) -> str:
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
-def bounded(text: str, length: int = 1_000) -> str:
-    """The string; if it is longer, without its middle, because the end of a message says what to do."""
-    if len(text) <= length:
-        return text
-    end = length // 3
-    return f"{text[: length - end - 1]}…{text[-end:]}"
+def bounded(text: str) -> str:
+    """At most 1,000 characters of a message: without its middle, since its end says what to do."""
+    return text if len(text) <= 1_000 else f"{text[:666]}…{text[-333:]}"
 
 
 def describe_error(error: BaseException) -> str:

@@ -120,8 +120,6 @@ def main() -> None:
         sys.path.append(folder)
     try:
         app()
-    except KeyboardInterrupt:
-        sys.exit(130)
     except Exception as error:
         refused = isinstance(error, MarsError)
         if not refused and not users_line(error):  # the library's fault: its traceback is needed

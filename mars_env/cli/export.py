@@ -21,16 +21,8 @@ from mars_env.lazy import import_object, needs
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.requests import is_messages
 from mars_env.models.scripted import ScriptedModel
-from mars_env.rollout import Run, groups_of, read_run
-from mars_env.rollout.exports import (
-    PromptOf,
-    dpo_rows,
-    prompted,
-    sft_rows,
-    turn_rows,
-    write_jsonl,
-    write_parquet,
-)
+from mars_env.rollout import Run, exports, groups_of, read_run
+from mars_env.rollout.exports import PromptOf
 from mars_env.text import counted
 from mars_env.types import Message, Observation, Turn
 
@@ -81,15 +73,16 @@ def export(  # public edge: one parameter is one option of the command
         if format == "samples":
             number = _write_samples(stored, target, advantage, role)
         elif format == "parquet":
-            table = (row for row in turn_rows(stored.trees) if not role or row["role"] in role)
-            number = write_parquet(table, target)
+            table = (row for row in exports.turn_rows(stored.trees) if not role or row["role"] in role)
+            number = exports.write_parquet(table, target)
         else:
             game = stored_game(stored, env_id, options.settings(set_))
             prompt_of: PromptOf = partial(_library_prompt, roles_of(game.rules))
             if tokenizer or prompt:
                 prompt_of = _decoded(tokenizer) if tokenizer else _prompt_function(prompt or "")
-            rows_of = sft_rows if format == "sft" else dpo_rows
-            number = write_jsonl(rows_of(prompted(stored.trees, game, prompt_of, role), least), target)
+            rows_of = exports.sft_rows if format == "sft" else exports.dpo_rows
+            turns = exports.prompted(stored.trees, game, prompt_of, role)
+            number = exports.write_jsonl(rows_of(turns, least), target)
     say(f"wrote {counted(number, 'row')} to {out}", err=str(out) == STREAM)
 
 

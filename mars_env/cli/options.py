@@ -3,7 +3,8 @@
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,11 +53,14 @@ HELP = {
 """What an option means where a command's docstring does not say it."""
 
 
-def progress_bar() -> progress.Progress:
-    """A progress bar on standard error, so that standard output stays clean."""
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on standard error; gives a function that takes how many are done, and of how many."""
     columns = (progress.BarColumn, progress.MofNCompleteColumn, progress.TimeElapsedColumn)
     name = progress.TextColumn("{task.description}", markup=False)
-    return progress.Progress(name, *(column() for column in columns), console=Screen(stderr=True))
+    with progress.Progress(name, *(column() for column in columns), console=Screen(stderr=True)) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:

@@ -64,7 +64,7 @@ def _kind(text: str) -> str:
 
 
 @contextmanager
-def show_progress(counters: Counters, screen: Screen, *, every: float = EVERY) -> Iterator[None]:
+def show_progress(counters: Counters, screen: Screen) -> Iterator[None]:
     """While this is open, the run's progress, faults and retries are shown; in lines without a terminal."""
     library, retries = logging.getLogger("mars_env"), logging.getLogger("mars_env.models.http")
     merged, before = MergedLog(screen), retries.level
@@ -88,7 +88,7 @@ def show_progress(counters: Counters, screen: Screen, *, every: float = EVERY) -
         with (
             Live(get_renderable=view, console=screen, refresh_per_second=2)
             if screen.is_terminal
-            else _lines(line, screen, every)
+            else _lines(line, screen)
         ):
             yield
             over.set()
@@ -99,7 +99,7 @@ def show_progress(counters: Counters, screen: Screen, *, every: float = EVERY) -
 
 
 @contextmanager
-def _lines(line: Callable[[], str], screen: Screen, every: float) -> Iterator[None]:
+def _lines(line: Callable[[], str], screen: Screen) -> Iterator[None]:
     ended = threading.Event()
 
     def print_line() -> None:
@@ -107,7 +107,7 @@ def _lines(line: Callable[[], str], screen: Screen, every: float) -> Iterator[No
             screen.print(text, soft_wrap=True)
 
     def print_often() -> None:
-        while not ended.wait(every):
+        while not ended.wait(EVERY):
             print_line()
 
     thread = threading.Thread(target=print_often, name="mars-env-progress", daemon=True)

@@ -25,7 +25,7 @@ from mars_env.models.preflight import check_server, model_names
 from mars_env.models.requests import NO_LIMIT
 from mars_env.models.secrets import Secrets, api_key
 from mars_env.rollout.records import MAX_DEPTH, check_plain
-from mars_env.serving.chunks import EVENT_STREAM, chunks_of, event
+from mars_env.serving.chunks import EVENT_STREAM, write_answer
 from mars_env.serving.recording import Call, RecordedRun, Reply, digests
 from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Completion, Problem, Sampling
@@ -95,13 +95,9 @@ class Recorder(net.Service):
         self._warnings: set[str] = set()
 
     async def check(self) -> None:
-        """Ask the engine whether it gives the token ids and log-probabilities that training needs.
+        """Check, by a `ConfigError`, that the engine gives the token ids and log-probabilities of training.
 
-        Without `api_key_env`, an engine that wants a key is not asked.
-
-        Raises:
-            ConfigError: It gives none, or refuses the key.
-            ModelError: It cannot be reached.
+        Without `api_key_env`, one that wants a key is not asked. A `ModelError` if it cannot be reached.
         """
         url, key = self._upstream
         listing = HTTPModel(url, "the engine", api_key_env=key)
@@ -116,7 +112,7 @@ class Recorder(net.Service):
             log.warning("%s lists no models (status %s), so it was not checked for token ids", base, status)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Serve, by default to this machine alone; others need a key."""
+        """Start to serve."""
         app = web.Application(client_max_size=self.max_body)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
@@ -286,9 +282,7 @@ async def _streamed(request: web.Request, answer: Mapping[str, Any], options: An
     response = web.StreamResponse(headers=EVENT_STREAM)
     await response.prepare(request)
     with_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
-    for chunk in chunks_of(answer, with_usage=with_usage):
-        await response.write(event(chunk))
-    await response.write(event("[DONE]"))
+    await write_answer(response, answer, with_usage=with_usage)
     await response.write_eof()
     return response
 

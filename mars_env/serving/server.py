@@ -16,7 +16,7 @@ from mars_env.models.preflight import preflight
 from mars_env.net import Guard, Refusal, Service, read_json, start_server
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.answering import Answerer
-from mars_env.serving.chunks import EVENT_STREAM, chunks_of, event
+from mars_env.serving.chunks import EVENT_STREAM, event, write_answer
 from mars_env.serving.solution import Solution, progress
 from mars_env.serving.wire import ChatRequest, completion, read_request
 from mars_env.sync import end_tasks, gather_all
@@ -85,11 +85,10 @@ class TeamServer(Service):
         self.counters = Counters()
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Serve, by default to this machine alone.
+        """Start to serve; if that fails, it is closed.
 
-        Raises:
-            ConfigError: The address cannot be used, is open to others without a key, or the agents' contexts
-                are too small for their limits. The server is then closed.
+        A `ConfigError` if the address cannot be used, is open to others without a key, or the agents'
+        contexts are too small for their limits.
         """
         try:
             self._guard.require(host)
@@ -151,9 +150,7 @@ class TeamServer(Service):
                 await response.write(f": {one_line(line, 300)}\n\n".encode())
             try:
                 answer = completion(self.name, answer_id, answering.result())
-                for chunk in chunks_of(answer, with_usage=chat.usage):
-                    await response.write(event(chunk))
-                await response.write(event("[DONE]"))
+                await write_answer(response, answer, with_usage=chat.usage)
             except ConnectionError:
                 raise
             except Exception as error:  # the status has gone out already

@@ -39,13 +39,10 @@ OBSERVATIONS: Mapping[str, Observation] = MappingProxyType(
 async def check_agent(
     agent: Agent, observation: Observation, *, reproducible: bool = True, trainable: bool = False
 ) -> None:
-    """Check an agent against the contract of `mars_env.types.Agent`.
+    """Check an agent against the contract of `mars_env.types.Agent`, on an observation as in `OBSERVATIONS`.
 
-    Args:
-        agent: The agent to check.
-        observation: One that it can act on; see `OBSERVATIONS`.
-        reproducible: Whether the same seed must give the same actions.
-        trainable: Whether its actions must have completions with token ids and log-probabilities.
+    A `reproducible` one gives the same actions for the same seed; those of a `trainable` one have completions
+    with token ids and log-probabilities.
     """
     assert isinstance(agent, Agent), f"an agent has an attribute policy and an async act(), not {agent!r}"
     assert isinstance(agent.policy, str) and agent.policy, f"policy must be a name, got {agent.policy!r}"

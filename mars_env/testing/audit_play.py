@@ -101,7 +101,7 @@ def _model_of(game: Game) -> str:
     """The attribute of a grader that is a model; empty if none is."""
     for grader in filter(None, (game.grader, getattr(game.visibility, "grader", None))):
         declared = [each.name for each in fields(grader)] if is_dataclass(grader) else []
-        for name in declared or getattr(grader, "__dict__", ()):
+        for name in declared or getattr(grader, "__dict__", {}):
             if isinstance(getattr(grader, name, None), Model | Agent | RewardModel):
                 return f"{type(grader).__name__}.{name}"
     return ""

@@ -43,9 +43,6 @@ def check_game(
     is stored with a turn is plain data. Feedback decides neither who acts nor what the answer is. Agents
     reply with `texts`: add what your game treats specially.
 
-    Raises:
-        AssertionError: The broken promise, with the game's line where it is known.
-
     Example:
         >>> from mars_env.envs import self_refine
         >>> check_game(self_refine, Problem("p", "What is 2 + 2?", "4"), settings={"revisions": 2})

@@ -24,8 +24,7 @@ async def check_tool(
 ) -> None:
     """Check a tool, or a typed function that becomes one, by calls with arguments that succeed.
 
-    Raises:
-        AssertionError: The broken promise.
+    With `same`, their results are the same.
     """
     tool = as_tool(tool)
     plain = f"the schema is plain data, not {tool.schema!r:.300}"

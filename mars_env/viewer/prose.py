@@ -66,7 +66,6 @@ def limited(draw: Callable[[str, T], Markup | None], most: int) -> Callable[[str
 
 
 def _pieces(text: str, formulas: Formulas, colours: Colours) -> Iterator[Markup]:
-    """The text's pieces: between fences prose, within them programs."""
     at = 0
     while fence := _FENCE.search(text, at):
         yield from _formulas(text[at : fence.start()], formulas)
@@ -105,7 +104,6 @@ def _formulas(text: str, formulas: Formulas) -> Iterator[Markup]:
 
 
 def _latex(found: re.Match[str], written: str) -> tuple[str, bool]:
-    """The formula without its marks, and whether it stands in a line of its own."""
     if found["boxed"]:
         return ("" if written.endswith("{}") else written), False
     displayed = found["dollars"] or found["square"] or (found["name"] and written)
