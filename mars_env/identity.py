@@ -93,7 +93,7 @@ def identity_changes(earlier: Any, now: Any, at: str = "") -> list[str]:
 
 
 def digest_of(value: object) -> str:
-    """A digest of plain data, which may be secret: equal for equal values, and without a way back."""
+    """A digest of plain data, which may be secret."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

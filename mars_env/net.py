@@ -22,7 +22,6 @@ UNREADABLE = (ValueError, KeyError, TypeError, IndexError, AttributeError, Recur
 """What reading malformed JSON, or JSON of another form, raises."""
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-"""Addresses that only this machine reaches."""
 
 _sessions: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[None]]] = {}
 
@@ -171,7 +170,7 @@ def _require_local(request: web.Request) -> None:
 
 
 def key_of(request: web.Request) -> str:
-    """The API key of a request; empty if there is none."""
+    """The API key of a request, or nothing."""
     return request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
 
 

@@ -17,19 +17,13 @@ from mars_env.errors import ContextError, ServerDown
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_GRACE = 5.0
-"""Seconds that an interrupted coroutine may take to end."""
-
-_POLL = 0.5
-"""Seconds after which a waiting thread looks for signals: one that comes just before does not wake it."""
-
-_ENDS_RUN = (ContextError, ServerDown)
-"""Errors of a sample that end a run."""
+_GRACE = 5.0  # seconds that an interrupted coroutine may take to end
+_POLL = 0.5  # seconds after which a waiting thread looks for signals: one just before does not wake it
+_ENDS_RUN = (ContextError, ServerDown)  # errors of a sample that end a run
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_thread = threading.local()
-"""``_thread.runs_loop`` is set in the threads whose event loops this module runs."""
+_thread = threading.local()  # its runs_loop is set in the threads whose event loops this module runs
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:

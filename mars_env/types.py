@@ -27,7 +27,7 @@ FinishReason = Literal["stop", "length", "context", "content_filter", "fault"]
 _NUMBER: Any = Real  # also numpy's
 
 UNKNOWN_LOGPROB: Final = -9999.0
-"""What servers with OpenAI's interface write for an unknown log-probability: no number to compute with."""
+"""What servers with OpenAI's interface write for an unknown log-probability."""
 INTERRUPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "context": "the model's context was full before the completion's own limit",

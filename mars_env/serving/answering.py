@@ -33,9 +33,7 @@ Tests = Sequence[Mapping[str, Any] | str] | Mapping[str, Any]
 OnTurn = Callable[[Turn], None]
 
 SOLVE_VERIFY_CORRECT = "solve-verify-correct"
-
-_TURNS = 64
-"""Turns of one question that are played at the same time."""
+_TURNS = 64  # of one question, played at the same time
 
 
 def make_question(

@@ -25,12 +25,8 @@ from mars_env.types import Problem, Turn
 
 log = logger(__name__)
 
-_HEARTBEAT = 15.0
-"""Seconds after which a stream without progress says that it is alive."""
-
-_GRACE = 4.0
-"""Seconds that questions under way may take to end when the server stops; then clients get an error."""
-
+_HEARTBEAT = 15.0  # seconds after which a stream without progress says that it is alive
+_GRACE = 4.0  # seconds that questions may take to end when the server stops; then clients get an error
 _LATER = {"Retry-After": "5"}
 
 

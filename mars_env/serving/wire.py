@@ -13,12 +13,9 @@ from mars_env.serving.solution import Solution
 from mars_env.text import brief, describe_error
 from mars_env.types import Problem
 
-MAX_ANSWERS = 64
-"""Answers that one request may ask for."""
+MAX_ANSWERS = 64  # to one request
 
 _UNSUPPORTED = ("tools", "functions", "stop", "logprobs", "top_logprobs", "return_token_ids", "audio")
-"""Fields that ask for what a team's answer cannot have; all fields of sampling are the agents' own."""
-
 _CONVERSATION = "Answer the last message of this conversation."
 
 

@@ -17,22 +17,15 @@ OBSERVATIONS: Mapping[str, Observation] = MappingProxyType(
         "solver": {"problem": "What is 2 + 2?"},
         "verifier": {"problem": "What is 2 + 2?", "solution": "It is 5.", "truncated": 0},
         "corrector": {
-            "problem": "What is 2 + 2?",
-            "solution": "It is",
-            "truncated": 1,
+            "problem": "What is 2 + 2?", "solution": "It is", "truncated": 1,
             "report": "The solution is not finished.\nCorrectness: Wrong",
         },
         "coder": {
-            "problem": "Print the first line of the input.",
-            "kind": "code",
-            "mode": "refine",
-            "solution": "print()",
-            "truncated": 0,
-            "feedback": "The first failure: expected 4.",
-            "depth": 1,
+            "problem": "Print the first line of the input.", "kind": "code", "mode": "refine", "depth": 1,
+            "solution": "print()", "truncated": 0, "feedback": "The first failure: expected 4.",
         },
     }
-)
+)  # fmt: skip
 """Observations of the library's agents, by role."""
 
 

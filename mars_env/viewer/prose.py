@@ -11,11 +11,8 @@ from mars_env.viewer.programs import coloured
 
 T = TypeVar("T")
 
-Formulas = Callable[[str, bool], Markup | None]
-"""From a formula, and whether it stands in a line of its own, to MathML; None where it stays LaTeX."""
-
-Colours = Callable[[str, str], Markup | None]
-"""From a program and its language to HTML; None where it stays plain."""
+Formulas = Callable[[str, bool], Markup | None]  # of a formula, and whether it has a line of its own
+Colours = Callable[[str, str], Markup | None]  # of a program and its language
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]{0,20})[^\n`]*\n", re.MULTILINE)
 _MOST = MAX_FORMULA
