@@ -55,7 +55,7 @@ class ConsoleLogger(Logger):
             self.console.print(f"continuing after step {step}", highlight=False)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Print the line, or lines."""
+        """Print what `SHOWN` names, and counts of faults."""
         parts, policies = [f"step {step}"], dict[str, str]()
         for name, value in values.items():
             kind, _, rest = name.partition("/")

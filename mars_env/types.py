@@ -79,7 +79,6 @@ class Grade:
     """The outcome of judging one answer to one problem.
 
     Attributes:
-        verdict: CORRECT, WRONG or UNKNOWN.
         score: In [0, 1]; None if and only if the verdict is UNKNOWN.
         reason: One sentence: why it is WRONG or UNKNOWN.
         feedback: What a refining agent may read; contains nothing from private tests or references.
@@ -309,7 +308,6 @@ class Turn:
         search_score: The score that a search may see, in [0, 1]; None outside searches.
         reward: None if it depends on an UNKNOWN grade; such turns leave their group.
         info: Plain data that the rules record (round, verdict read, malformed ...).
-        seconds: Wall-clock time that the agent took.
     """
 
     tree_id: str
@@ -462,7 +460,7 @@ class RewardModel(Protocol):
     """Rates solutions without knowing the reference: a classifier, a judge, a function of the text."""
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-        """Rate some solutions of one problem; a `mars_env.errors.ModelError` makes the tree faulty."""
+        """Rate solutions of one problem; a `mars_env.errors.ModelError` makes the tree faulty."""
 
 
 class Reward(Protocol):

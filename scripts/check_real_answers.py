@@ -7,10 +7,8 @@
     python scripts/check_real_answers.py . --show 20
 
 It reads GSM8K's test set with the completions of four models (OpenAI), the completions of two more (ToRA),
-eight completions each of 100 problems of MATH (Qwen), and the 5,000 solutions of MATH's test set.
-`SOURCES` names the
-commits and the numbers of texts; a source that is absent, at another commit, or of another size is an error.
-The licences are their own; nothing of them is kept here.
+eight completions each of 100 problems of MATH (Qwen), and the 5,000 solutions of MATH's test set. A source
+that is absent, at another commit, or of another size than `SOURCES` says is an error.
 """
 
 from __future__ import annotations
@@ -34,8 +32,6 @@ TORA = "src/outputs/llm-agents/{}/gsm8k/test_tora_-1_seed0_t0.0_s0_e1319.jsonl"
 
 
 class Source(NamedTuple):
-    """A clone: its folder, its commit, and how many texts it has."""
-
     folder: str
     commit: str
     texts: int
@@ -94,11 +90,6 @@ def main(
 
 
 def labelled(folder: Path, sources: list[str]) -> Iterator[Labelled]:
-    """All texts of the clones.
-
-    Raises:
-        typer.BadParameter: If a clone is unknown, absent, at another commit, or has another number of texts.
-    """
     for name in sources:
         if name not in SOURCES:
             raise typer.BadParameter(f"{name} is no source; the sources are {', '.join(SOURCES)}")
@@ -115,7 +106,6 @@ def labelled(folder: Path, sources: list[str]) -> Iterator[Labelled]:
 
 
 def commit_of(clone: Path) -> str:
-    """The commit of a clone, or why there is none."""
     if not (clone / ".git").exists():
         return "no clone"
     result = subprocess.run(
@@ -162,13 +152,11 @@ READERS = dict(zip(SOURCES, (of_openai, of_tora, of_qwen, of_math), strict=True)
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file."""
     with path.open(encoding="utf-8") as file:
         yield from map(json.loads, file)
 
 
 def number(text: str) -> float | None:
-    """The number that a text is; None if it is none."""
     try:
         return float(text.replace(",", "").replace("$", ""))
     except ValueError:

@@ -27,7 +27,7 @@ _COMMANDS = {
     "compare": ("runs:compare", "Paired differences between two runs, B minus A, with 95% intervals."),
     "view": ("runs:view", "Write a run as one HTML page that needs no network."),
     "export": ("export:export", "Write a run as a data set for other trainers."),
-    "check-rows": ("check_rows:check_rows", "Check rows to train on, of this or another library."),
+    "check-rows": ("export:check_rows", "Check rows to train on, of this or another library."),
     "record": ("record:record", "Serve an OpenAI-compatible API that records each agent's calls."),
     "reward": ("record:reward", "Give the turns of a recorded run their rewards."),
     "grade": ("grade:grade", "Judge stored answers on all cores: one verdict a row."),

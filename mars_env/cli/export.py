@@ -1,4 +1,4 @@
-"""`mars-env export`: a stored run as a data set for other trainers."""
+"""`mars-env export` and `mars-env check-rows`: rows for other trainers, and whether they are right."""
 
 import json
 import re
@@ -12,10 +12,10 @@ import typer
 from mars_env.agents.registry import as_agent, roles_of
 from mars_env.agents.roles import RoleAgent
 from mars_env.cli import options
-from mars_env.cli.screen import say
+from mars_env.cli.screen import Screen, say
 from mars_env.cli.stored import stored_game
-from mars_env.cli.streams import STREAM, write_to
-from mars_env.errors import ConfigError
+from mars_env.cli.streams import STREAM, read_from, write_to
+from mars_env.errors import ConfigError, explained
 from mars_env.gate import safe_messages
 from mars_env.lazy import import_object, needs
 from mars_env.models.checkpoint import from_checkpoint
@@ -84,6 +84,35 @@ def export(  # public edge: one parameter is one option of the command
             turns = exports.prompted(stored.trees, game, prompt_of, role)
             number = exports.write_jsonl(rows_of(turns, least), target)
     say(f"wrote {counted(number, 'row')} to {out}", err=str(out) == STREAM)
+
+
+def check_rows(
+    file: Annotated[Path, typer.Argument()],
+    advantage: Annotated[
+        Literal["group_normalised", "mean_centred", "leave_one_out", "any"], typer.Option(metavar="NAME")
+    ] = "group_normalised",
+) -> None:
+    """Check rows to train on, of this or another library.
+
+    Ids, masks, versions, log-probabilities, groups and advantages are checked. Each problem is a line with
+    row and field, and makes the exit status 1. docs/other-trainers.md has the form of rows.
+
+    Args:
+        file: Rows of JSON; - is standard input.
+        advantage: How advantages follow from a group's rewards: group_normalised, mean_centred,
+            leave_one_out; any: not checked.
+    """
+    from mars_env.trainers.row_checks import check_rows as problems_of
+
+    count = 0
+    cannot = explained(ConfigError, f"{file} cannot be read", OSError)
+    with cannot, read_from(file) as path, path.open("rb") as lines:
+        for problem in problems_of(lines, advantage):
+            count += 1
+            place = f"row {problem.row}" + (f", {problem.field}" if problem.field else "")
+            say(f"{place}: {problem.message}")
+    Screen(stderr=True).print(counted(count, "problem") if count else "all rows are right")
+    raise typer.Exit(1 if count else 0)
 
 
 def _require_format(format: str, is_given: Mapping[str, bool], formats: Sequence[str]) -> None:

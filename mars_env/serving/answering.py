@@ -128,10 +128,7 @@ class Answerer:
         """Play one question to its end; question, sample and seed are the only sources of randomness.
 
         Turns that the `journal` has are not played again; `on_turn` gets each turn as soon as it is finished.
-
-        Raises:
-            ConfigError: The game cannot play this question, for example a search of programs without tests.
-            ModelError: The team has no answer; says why.
+        A `ConfigError` if the game cannot play this question, a `ModelError` if the team has no answer.
         """
         if problem.kind != self.kind:
             raise ConfigError(f"this team answers questions of {self.kind}, not of {problem.kind}")

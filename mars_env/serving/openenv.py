@@ -40,7 +40,7 @@ class OpenEnvSession:
     def __init__(self, view: GymnasiumView) -> None:
         self._view, self._steps, self._over = view, 0, True
         roles = roles_of(view.env.game.rules)
-        self._player = as_agent(ScriptedModel([""]), view.learner, roles=roles)
+        self._player: Any = as_agent(ScriptedModel([""]), view.learner, roles=roles)
 
     def handle(self, message: Any) -> dict[str, Any]:
         """The answer to a message of a client, which may be an error."""
@@ -79,13 +79,10 @@ class OpenEnvSession:
     ) -> dict[str, Any]:
         """What the learner sees: the fields of the game, and the messages that its role makes of them."""
         self._over = done
-        seen: dict[str, Any] = {**observation, "messages": None if done else self._messages(observation)}
+        messages = None if done else self._player.prompt(observation)
+        seen = {**observation, "messages": messages}
         data = {"observation": seen, "reward": reward, "done": done, "metadata": info}
         return {"type": "observation", "data": json.loads(json.dumps(data, default=str))}
-
-    def _messages(self, observation: Observation) -> Any:
-        make = getattr(self._player, "prompt", None)
-        return make(observation) if callable(make) else None
 
 
 class OpenEnvServer(Service):

@@ -56,9 +56,7 @@ class AuditRow:
     Attributes:
         reward: The mean over its turns; of the policy that knows the reference, over its best texts.
         chance: What it may earn; of the policy that knows the reference, what it must.
-        finding: What is wrong; empty if nothing is.
-        problem: A problem on which it is; empty if nothing is.
-        text: The shortest text that shows it.
+        finding: What is wrong; `problem` and the shortest `text` show it. All three are empty if nothing is.
     """
 
     role: str
