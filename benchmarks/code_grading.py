@@ -3,20 +3,10 @@
     python benchmarks/code_grading.py            # about a minute on two idle cores
     python benchmarks/code_grading.py --programs 60 --out figures.json
 
-The same correct programs, with the same five tests each, go through every contender, two at a time (this
-library: its default, three). All tests are run, and each test has a time limit:
-
-- ``bubblewrap``, ``landlock``: `CodeGrader`, isolated, with each test in a separate process.
-- ``forked``: LiveCodeBench's method: for each program a manager process and a forked process, in which
-  the program runs with patched input and output, and its result is compared. No isolation.
-- ``interpreter per program``: the same harness in a new interpreter for each program. No isolation.
-- ``interpreter per test``: a plain subprocess for each test. No isolation.
-
-Each contender has its own process, which imports only what it needs (forking a larger process is
-slower). They take turns, a few programs at a time, so that other load on the machine affects all equally.
-CPU is user and system time of a contender's whole process tree, as the kernel accounts it; it
-hardly depends on load. ``machine_cpu`` is the time that all processors were busy meanwhile, including the
-kernel's threads; it is meaningful only on an idle machine.
+docs/benchmarks.md names the contenders. Each has its own process, which imports only what it needs (forking a
+larger process is slower). They take turns, a few programs at a time, so that other load affects all equally.
+CPU is user and system time of a contender's whole process tree; ``machine_cpu`` is the time that all
+processors were busy meanwhile, which means something only on an idle machine.
 """
 
 from __future__ import annotations

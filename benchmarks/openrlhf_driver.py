@@ -3,10 +3,8 @@
     python scripts/make_smollm2.py                        # prints a folder with a real tokenizer
     python benchmarks/openrlhf_driver.py FOLDER [--tokens 4096] [--completions 4000]
 
-Everything on the driver is real: the pipeline, the agents and their prompts, the chat template, encoding and
-decoding, grading, advantages, and the rows that OpenRLHF gets. Only the engines are not: each answers after a
-while with a completion of so many tokens, unpickled for each request, as Ray would hand it over. What Ray
-itself costs, and the transport, is not in the figures.
+Everything on the driver is real. Only the engines are not: each answers after a while with a completion of so
+many tokens, unpickled for each request, as Ray would hand it over; what Ray itself costs is left out.
 
 Prints CPU time of the driver for each completion, and how late its event loop wakes (p50, p99, greatest).
 """

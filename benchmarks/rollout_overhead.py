@@ -4,15 +4,10 @@
     python benchmarks/rollout_overhead.py --verifiers-python vf-venv/bin/python     # about six minutes
     python benchmarks/rollout_overhead.py                                           # without verifiers
 
-**Throughput.** A model server in a separate process answers immediately. Three contenders play the same
-three-agent protocol (MarsRL's training chain: solve, verify, correct, verify, correct) with the same prompts
-against it: this library's engine (built-in agents, `HTTPModel`, `MathGrader`, with the run stored on disk);
-the same environment in `verifiers`, run by its own interpreter; and a bare aiohttp loop that only makes the
-same calls. Each measurement is a fresh process. The contenders take turns, so that other load on the machine
-affects all of them equally.
-
-**Latency.** Every turn takes 20 to 200 ms, fixed by its seed. The engine is compared with a bare loop
-over the same latencies: in the process (sleeping), and over HTTP.
+*Throughput*: a model server answers immediately; MarsRL's training chain is played by this library's engine,
+by `verifiers` in its own interpreter, and by a bare aiohttp loop that only makes the same calls. *Latency*:
+every turn takes 20 to 200 ms, fixed by its seed; the bare loop sleeps, or waits for HTTP. Each measurement is
+a fresh process, and contenders take turns, so that other load affects all of them equally.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A deterministic simulation of rollouts and training: the real scheduler on a virtual clock.
 
-The schedule itself is real: rules, growers, engine, `SegmentedModel` and `pipeline` are those of a real run.
 Only the parts that take time are simulated: an engine of slots that sample outputs of log-normal length, and
-a trainer. The clock is that of an event loop that never waits but jumps to the next timer. So a day of a
-cluster takes seconds, and the same seed gives the same day.
+a trainer. The event loop never waits but jumps to the next timer, so a day of a cluster takes seconds, and
+the same seed gives the same day.
 """
 
 from __future__ import annotations

@@ -4,11 +4,10 @@
     python benchmarks/soak.py --hours 1
     python benchmarks/soak.py --episodes 20000
 
-Three replicas of `faulty_server.py` fail in thirty ways in 5% of their answers. One at a time is killed and
-started again, all of them rest once, the driver gets SIGKILL twice, and its disk fills up. The same command
-continues each time. The run is then compared, turn by turn, with what the servers have sent and with a run
-without faults. Beside it, a training of the miniature suffers kills and a full disk; its weights are compared
-with those of an undisturbed one. Status 1 if a bar is missed: 0 lost, 0 duplicated, 0 wrong, memory flat.
+Three replicas of `faulty_server.py` fail in 5% of their answers; they and the driver are killed, and its disk
+fills up. The same command continues each time. The run is then compared, turn by turn, with what the servers
+have sent and with a run without faults; beside it, so are the weights of a training that suffers the like.
+Status 1 if a bar is missed: 0 lost, 0 duplicated, 0 wrong, memory flat.
 """
 
 from __future__ import annotations

@@ -3,19 +3,14 @@
     python benchmarks/trainer.py [--size small] [--rounds 5] [--steps 10]
     python benchmarks/trainer.py --update [--size large] [--rounds 3] [--steps 1]
 
-Both play 8 prompts of 24 tokens, 8 samples each, at most 64 tokens, with the same new Qwen3 model, and
-do one update of GRPO's loss with the same rewards. Four workloads: `full` (every row has 64 tokens), `early`
-(about a third of the rows end before), `uniform` (as `early`, but in half of the groups all rewards are
-equal, so that they teach nothing) and `marsrl` (as `full`, with the prompts of Solver, Verifier and Corrector
-by turns: 24, 88 and 152 tokens). `floor` is plain PyTorch: the arithmetic of `full` and nothing else. `lean`
-saves memory in the update: checkpointed layers, logits in chunks, fewer tokens in a pass.
+Both play 8 prompts of 24 tokens, 8 samples each, at most 64 tokens, with the same new Qwen3 model, and do one
+update of GRPO's loss with the same rewards. Workloads: `full` (every row has 64 tokens), `early` (a third of
+the rows end before), `uniform` (as `early`, but half of the groups teach nothing) and `marsrl` (as `full`,
+with the prompts of three roles by turns). `floor` is the arithmetic of `full` in plain PyTorch.
 
-`--update` times the local trainer's update alone: prefixes shared beside every row read in full, on `full`,
-on `marsrl`, on `long` (prompts of 512 tokens) and on `tools` (8 chains of 4 calls, one sample a call), and
-`lean`. The lower bound counts multiplications with every distinct token once.
-
-Every measurement is a fresh process, and the contenders take turns. CPU seconds of the process, wall seconds,
-sampled tokens and peak memory; medians over steps and rounds (least to greatest). Needs 'mars-env[trl]'.
+`--update` times the local trainer's update alone, also on `long` (prompts of 512 tokens) and on `tools` (8
+chains of 4 calls). Every measurement is a fresh process, and the contenders take turns; medians over steps
+and rounds (least to greatest). Needs 'mars-env[trl]'.
 """
 
 from __future__ import annotations
