@@ -88,13 +88,13 @@ def plan(small: bool = False) -> tuple[Step, ...]:
 # --- the runner ---------------------------------------------------------------------------------------
 
 
-def run_all(steps: Sequence[Step], out: Path, budget: float, say: Callable[[str], None] = print) -> int:
+def run_all(steps: Sequence[Step], out: Path, budget: float) -> int:
     """Run what is not done yet within so many seconds; returns how many steps have no result."""
     told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
     until = time.monotonic() + budget
     for step in steps:
         if told.get(step.name, {}).get("status") == "done":
-            say(f"{step.name}: done before")
+            print(f"{step.name}: done before")
             continue
         left = until - time.monotonic()
         if left < 1:
@@ -102,7 +102,7 @@ def run_all(steps: Sequence[Step], out: Path, budget: float, say: Callable[[str]
         else:
             told[step.name] = run_one(step, min(step.seconds, left))
         write_atomically(out, json.dumps(told, indent=2) + "\n")
-        say(f"{step.name}: {told[step.name]['status']}")
+        print(f"{step.name}: {told[step.name]['status']}")
     return sum(told[step.name]["status"] != "done" for step in steps)
 
 

@@ -64,13 +64,13 @@ def ours(sizes: list[int], seed: int, *, hopeless: bool = False) -> dict[int, li
     return times
 
 
-def theirs(sizes: list[int], seed: int, *, in_place: bool, hopeless: bool = False) -> dict[int, list[float]]:
+def theirs(sizes: list[int], seed: int, *, in_place: bool) -> dict[int, list[float]]:
     """The same for TreeQuest: its ask and tell in place, or its ``step()``."""
     import treequest
 
     np.random.seed(seed)  # noqa: NPY002  (TreeQuest draws from the global generator)
     algorithm = treequest.ABMCTSA(dist_type="beta")
-    state, landscape = algorithm.init_tree(), Landscape(seed, hopeless=hopeless)
+    state, landscape = algorithm.init_tree(), Landscape(seed)
     times: dict[int, list[float]] = {size: [] for size in sizes}
     spent = 0.0
 

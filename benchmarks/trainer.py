@@ -340,13 +340,13 @@ def update(way: str, size: str, workload: str, steps: int, clock: Clock) -> None
         clock.tick()
 
 
-def group_of(rows: list[tuple[tuple[int, ...], tuple[int, ...]]], policy: str = "model") -> Any:
+def group_of(rows: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> Any:
     """The rows as turns of one group; every second one has a reward."""
     from mars_env.types import Action, Completion, Group, Turn
 
     turns = [
         Turn(
-            "t", str(i), None, "g", "solver_0", policy, "p", reward=float(i % 2),
+            "t", str(i), None, "g", "solver_0", "model", "p", reward=float(i % 2),
             action=Action("", (Completion("", prompt_ids=p, token_ids=c, logprobs=(-1.0,) * len(c)),)),
         )
         for i, (p, c) in enumerate(rows)
