@@ -165,8 +165,6 @@ def valid_completion(completion: object) -> Completion:
 
 
 def _sequence(values: object) -> tuple[Any, ...]:
-    if isinstance(values, tuple):
-        return values
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return tuple(values)
     raise ValueError(f"{brief(values)} is not a list")
