@@ -31,21 +31,13 @@ from mars_env.types import Problem
 TORA = "src/outputs/llm-agents/{}/gsm8k/test_tora_-1_seed0_t0.0_s0_e1319.jsonl"
 
 
-class Source(NamedTuple):
-    folder: str
-    commit: str
-    texts: int
-
-
 SOURCES = {
-    source.folder: source
-    for source in (
-        Source("grade-school-math", "3101c7d5072418e28b9008a6636bde82a006892c", 6595),
-        Source("ToRA", "213c1c995038c73fab10343814df7a42f990f026", 2638),
-        Source("Qwen2.5-Math", "a45202bd16f1ec06f433442dc1152d0074773465", 800),
-        Source("math-evaluation-harness", "db77bc6bb2a17c90ed2d63e88ebd8c40a82858c5", 5000),
-    )
+    "grade-school-math": ("3101c7d5072418e28b9008a6636bde82a006892c", 6595),
+    "ToRA": ("213c1c995038c73fab10343814df7a42f990f026", 2638),
+    "Qwen2.5-Math": ("a45202bd16f1ec06f433442dc1152d0074773465", 800),
+    "math-evaluation-harness": ("db77bc6bb2a17c90ed2d63e88ebd8c40a82858c5", 5000),
 }
+"""By folder of a clone: its commit, and how many texts it has."""
 
 
 class Labelled(NamedTuple):
@@ -78,13 +70,11 @@ def main(
             console.print_json(data={**row._asdict(), "text": row.text[-200:], "reason": grade.reason})
     table = Table("source", "right", "of them CORRECT", "wrong", "of them CORRECT", "UNKNOWN")
     for source in dict.fromkeys(source for source, *_ in counts):
-        totals = {
-            right: sum(n for key, n in counts.items() if key[:2] == (source, right))
-            for right in (True, False)
-        }
-        unknown = sum(counts[source, right, "UNKNOWN"] for right in totals)
-        passed = [counts[source, right, "CORRECT"] for right in (True, False)]
-        figures = (totals[True], passed[0], totals[False], passed[1], unknown)
+        figures: list[int] = []
+        for right in (True, False):
+            texts = sum(n for key, n in counts.items() if key[:2] == (source, right))
+            figures += [texts, counts[source, right, "CORRECT"]]
+        figures.append(sum(counts[source, right, "UNKNOWN"] for right in (True, False)))
         table.add_row(source, *(f"{figure:,}" for figure in figures))
     console.print(table)
 
@@ -93,24 +83,23 @@ def labelled(folder: Path, sources: list[str]) -> Iterator[Labelled]:
     for name in sources:
         if name not in SOURCES:
             raise typer.BadParameter(f"{name} is no source; the sources are {', '.join(SOURCES)}")
-        commit = commit_of(folder / name)
-        if commit != SOURCES[name].commit:
-            raise typer.BadParameter(f"{folder / name} has {commit}: check out {SOURCES[name].commit}")
+        commit, expected = commit_of(folder / name), SOURCES[name][0]
+        if commit != expected:
+            raise typer.BadParameter(f"{folder / name} has {commit}: check out {expected}")
     for name in sources:
         count = 0
         for row in READERS[name](folder / name):
             count += 1
             yield row
-        if count != SOURCES[name].texts:
-            raise typer.BadParameter(f"{name} has {count} texts, not {SOURCES[name].texts}")
+        if count != SOURCES[name][1]:
+            raise typer.BadParameter(f"{name} has {count} texts, not {SOURCES[name][1]}")
 
 
 def commit_of(clone: Path) -> str:
     if not (clone / ".git").exists():
         return "no clone"
-    result = subprocess.run(
-        ("git", "-C", str(clone), "rev-parse", "HEAD"), capture_output=True, text=True, check=False
-    )
+    command = ("git", "-C", str(clone), "rev-parse", "HEAD")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     return result.stdout.strip() or result.stderr.strip()
 
 
