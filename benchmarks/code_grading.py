@@ -3,20 +3,10 @@
     python benchmarks/code_grading.py            # about a minute on two idle cores
     python benchmarks/code_grading.py --programs 60 --out figures.json
 
-The same correct programs, with the same five tests each, go through every contender, two at a time (this
-library: its default, three). All tests are run, and each test has a time limit:
-
-- ``bubblewrap``, ``landlock``: `CodeGrader`, isolated, with each test in a separate process.
-- ``forked``: LiveCodeBench's method: for each program a manager process and a forked process, in which
-  the program runs with patched input and output, and its result is compared. No isolation.
-- ``interpreter per program``: the same harness in a new interpreter for each program. No isolation.
-- ``interpreter per test``: a plain subprocess for each test. No isolation.
-
-Each contender has its own process, which imports only what it needs (forking a larger process is
-slower). They take turns, a few programs at a time, so that other load on the machine affects all equally.
-CPU is user and system time of a contender's whole process tree, as the kernel accounts it; it
-hardly depends on load. ``machine_cpu`` is the time that all processors were busy meanwhile, including the
-kernel's threads; it is meaningful only on an idle machine.
+docs/benchmarks.md names the contenders. Each has its own process, which imports only what it needs (forking a
+larger process is slower). They take turns, a few programs at a time, so that other load affects all equally.
+CPU is user and system time of a contender's whole process tree; ``machine_cpu`` is the time that all
+processors were busy meanwhile, which means something only on an idle machine.
 """
 
 from __future__ import annotations
@@ -24,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import inspect
 import io
 import itertools
 import json
@@ -100,8 +91,7 @@ def _forked_target(program: str, tests: list[dict[str, str]], results: Any) -> N
 def forked(item: Item) -> bool:
     with multiprocessing.get_context("fork").Manager() as manager:
         results = manager.list()
-        tests = item[0]["tests"]
-        arguments = (item[1], tests, results)
+        arguments = (item[1], item[0]["tests"], results)
         process = multiprocessing.get_context("fork").Process(target=_forked_target, args=arguments)
         process.start()
         process.join(timeout=(SECONDS + 1) * TESTS)
@@ -109,19 +99,13 @@ def forked(item: Item) -> bool:
         return list(results) == [True]
 
 
-THIS_FILE = Path(__file__).with_name("code_grading.py").read_text(encoding="utf-8")
-
-
-def _harness_source() -> str:
-    start = THIS_FILE.index("def patched_run")
-    end = THIS_FILE.index("def _forked_target")
-    imports = "import contextlib, io, json, signal, sys\nfrom typing import Any\n"
-    return (
-        f"{imports}{THIS_FILE[start:end]}\nSECONDS = {SECONDS}\nprint(patched_run(*json.load(sys.stdin)))\n"
-    )
-
-
-SOURCE = _harness_source()
+SOURCE = f"""
+import contextlib, io, json, signal, sys
+from typing import Any
+{inspect.getsource(patched_run)}
+SECONDS = {SECONDS}
+print(patched_run(*json.load(sys.stdin)))
+"""
 
 
 def interpreter_per_program(item: Item) -> bool:
@@ -191,8 +175,6 @@ def cpu_so_far() -> float:
 
 
 class Contender:
-    """One contender's process and the time that it has used."""
-
     def __init__(self, name: str, warm_up: list[Item]) -> None:
         command = [sys.executable, __file__, "--work", name]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -235,11 +217,7 @@ def busy_seconds() -> float:
 
 
 def start_up(backend: str, rounds: int) -> dict[str, float]:
-    """Milliseconds to start a fork server, fork a sandbox, run an empty program in it, and end it.
-
-    Medians; each sandbox is used once, as for a graded program.
-    """
-
+    """Median milliseconds to start a fork server, fork a sandbox, run an empty program in it, and end it."""
     from mars_env.sandbox import BACKENDS, Job, Limits
     from mars_env.sandbox.service import on_service_loop
 
@@ -265,9 +243,7 @@ def start_up(backend: str, rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--batch", type=int, default=25)
     parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))

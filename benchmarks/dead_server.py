@@ -24,7 +24,6 @@ ANSWER = {"choices": [{"text": "4", "finish_reason": "stop"}]}
 
 
 async def serve(name: str, requests: Counter[str], dead: bool) -> Server:
-    """A server that counts its requests under its name."""
     room = asyncio.Semaphore(SLOTS)
 
     async def answer(request: web.Request) -> web.Response:
@@ -56,7 +55,6 @@ async def turns_per_second(turns: int, dead: str) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=2000)
     turns = parser.parse_args().turns

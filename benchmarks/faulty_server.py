@@ -20,19 +20,15 @@ from typing import IO, Any
 
 Fault = Callable[[asyncio.StreamWriter, bytes], Awaitable[None]]
 
-HANG = 8.0
-"""Seconds that a fault hangs; the client's limit is lower."""
+HANG = 8.0  # seconds; the client's limit is lower
 
 
 def head(status: int, length: int, *more: str) -> bytes:
-    """Status line and headers of an answer."""
     lines = [f"HTTP/1.1 {status} X", "Content-Type: application/json", f"Content-Length: {length}", *more]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
 def status(code: int, *headers: str) -> Fault:
-    """An answer of that status, with OpenAI's form of an error."""
-
     async def fail(writer: asyncio.StreamWriter, body: bytes) -> None:
         error = json.dumps({"error": {"message": "a planned fault"}}).encode()
         writer.write(head(code, len(error), *headers) + error)
@@ -51,7 +47,6 @@ def body(change: Callable[[bytes], bytes]) -> Fault:
 
 
 async def close(writer: asyncio.StreamWriter, body: bytes) -> None:
-    """Close the connection without an answer."""
     writer.close()
 
 
@@ -63,13 +58,11 @@ async def reset(writer: asyncio.StreamWriter, body: bytes) -> None:
 
 
 async def hang(writer: asyncio.StreamWriter, body: bytes) -> None:
-    """Send nothing for longer than the client waits."""
     await asyncio.sleep(HANG)
     writer.close()
 
 
 async def hang_in_body(writer: asyncio.StreamWriter, body: bytes) -> None:
-    """Send half of the body, then nothing."""
     writer.write(head(200, len(body)) + body[: len(body) // 2])
     await hang(writer, body)
 
@@ -98,19 +91,16 @@ async def too_long(writer: asyncio.StreamWriter, body: bytes) -> None:
 
 
 async def no_http(writer: asyncio.StreamWriter, body: bytes) -> None:
-    """Answer in another protocol."""
     writer.write(b"220 mail.example.com ESMTP\r\n")
     writer.close()
 
 
 async def bad_chunks(writer: asyncio.StreamWriter, body: bytes) -> None:
-    """Chunks whose length is not a number."""
     writer.write(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n" + body)
     writer.close()
 
 
 async def half_a_header(writer: asyncio.StreamWriter, body: bytes) -> None:
-    """End within the headers."""
     writer.write(b"HTTP/1.1 200 X\r\nContent-Le")
     writer.close()
 
@@ -151,7 +141,6 @@ def answer(asked: Any) -> tuple[str, str]:
 async def handle(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, log: IO[str], rate: float
 ) -> None:
-    """The requests of one connection."""
     try:
         while not writer.is_closing():
             request = await reader.readuntil(b"\r\n\r\n")
@@ -180,7 +169,6 @@ async def handle(
 
 
 async def main(port: int, log: Path, rate: float) -> None:
-    """Serve until the process is killed."""
     with log.open("a", encoding="utf-8") as file:
         server = await asyncio.start_server(
             lambda reader, writer: handle(reader, writer, file, rate), "127.0.0.1", port

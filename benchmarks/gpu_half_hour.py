@@ -2,10 +2,9 @@
 
     python benchmarks/gpu_half_hour.py --out gpu.json [--budget 1800] [--only trainer-100m] [--small]
 
-docs/limitations.md names the steps. Each step is a process of its own with its own time limit. Its result
-is written as soon as it is there; a step that fails or takes too long is noted, and the next one runs. The
-same command runs what is not done yet. `--small` takes tiny sizes, so that everything can be tried on a
-CPU.
+Each step (docs/limitations.md) is a process with a time limit of its own. Its result is written as soon as it
+is there; a step that fails or takes too long is noted, and the next one runs. The same command runs what is
+not done yet. `--small` takes tiny sizes, for a CPU.
 """
 
 from __future__ import annotations
@@ -53,8 +52,6 @@ SHAPES = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of the plan: its name, what it runs, its time limit in seconds, and what it is for."""
-
     name: str
     command: tuple[str, ...]
     seconds: float
@@ -62,7 +59,6 @@ class Step:
 
 
 def plan(small: bool = False) -> tuple[Step, ...]:
-    """The steps in the order of their worth."""
     python = sys.executable
 
     def own(name: str, *arguments: str) -> tuple[str, ...]:
@@ -92,20 +88,13 @@ def plan(small: bool = False) -> tuple[Step, ...]:
 # --- the runner ---------------------------------------------------------------------------------------
 
 
-def run_all(steps: Sequence[Step], out: Path, budget: float, say: Callable[[str], None] = print) -> int:
-    """Run what is not done yet; returns how many steps have no result.
-
-    Args:
-        steps: The plan.
-        out: The JSON file: results by step. It is written after every step.
-        budget: Seconds in all; a step that would go beyond them gets what is left.
-        say: Gets a line for each step.
-    """
+def run_all(steps: Sequence[Step], out: Path, budget: float) -> int:
+    """Run what is not done yet within so many seconds; returns how many steps have no result."""
     told: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
     until = time.monotonic() + budget
     for step in steps:
         if told.get(step.name, {}).get("status") == "done":
-            say(f"{step.name}: done before")
+            print(f"{step.name}: done before")
             continue
         left = until - time.monotonic()
         if left < 1:
@@ -113,18 +102,15 @@ def run_all(steps: Sequence[Step], out: Path, budget: float, say: Callable[[str]
         else:
             told[step.name] = run_one(step, min(step.seconds, left))
         write_atomically(out, json.dumps(told, indent=2) + "\n")
-        say(f"{step.name}: {told[step.name]['status']}")
+        print(f"{step.name}: {told[step.name]['status']}")
     return sum(told[step.name]["status"] != "done" for step in steps)
 
 
 def run_one(step: Step, seconds: float) -> dict[str, Any]:
     """Run a step in a process group of its own, which is killed at the limit."""
     began = time.monotonic()
-    row: dict[str, Any] = {
-        "purpose": step.purpose,
-        "command": " ".join(step.command),
-        "limit": round(seconds),
-    }
+    command = " ".join(step.command)
+    row: dict[str, Any] = {"purpose": step.purpose, "command": command, "limit": round(seconds)}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path[1:2]]))}
     # Into a file: a pipe stays open as long as any process that the step left behind, such as one of Ray's.
     with tempfile.TemporaryFile() as told:
@@ -164,7 +150,6 @@ def _unbroken() -> Iterator[None]:
 
 
 def _breakable() -> None:
-    """SIGTERM no longer waits."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
@@ -176,7 +161,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def last_json(output: str) -> Any:
-    """The JSON object on the last line of an output; None if there is none."""
     *_, last = output.strip().splitlines() or [""]
     try:
         found = json.loads(last)
@@ -189,7 +173,6 @@ def last_json(output: str) -> Any:
 
 
 def machine() -> dict[str, Any]:
-    """The machine and the versions of what matters."""
     import torch
 
     told: dict[str, Any] = {"platform": platform.platform(), "python": platform.python_version()}
@@ -201,7 +184,6 @@ def machine() -> dict[str, Any]:
 
 
 def stack() -> dict[str, str | None]:
-    """The versions of OpenRLHF's stack that are installed."""
     names = ("openrlhf", "torch", "vllm", "transformers", "deepspeed", "ray", "flash-attn")
     packages = {package.name.lower(): package.version for package in distributions()}
     return {name: packages.get(name) for name in names}
@@ -225,7 +207,6 @@ def install(seconds: float = 20) -> dict[str, Any]:
 
 
 def card_of(device: str) -> tuple[str, float | None]:
-    """The card's name, and its peak if it is known."""
     import torch
 
     card = torch.cuda.get_device_name(0) if device == "cuda" else "CPU"
@@ -279,11 +260,9 @@ def trainer(size: str, steps: int = 4) -> dict[str, Any]:
     operations = 2.0 * parameters * drawn + 6.0 * parameters * trained
     card, peak = card_of(device)
     estimated = estimate(architecture(model.config.to_dict()), config, Shape(PROMPT, LIMIT, GROUPS * GROUP))
-    used = (
-        torch.cuda.max_memory_allocated()
-        if device == "cuda"
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    )
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    if device == "cuda":
+        used = torch.cuda.max_memory_allocated()
     return {
         "card": card,
         "parameters": parameters,
@@ -304,12 +283,8 @@ def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
 
     `full` has float32 weights and keeps all activations but in `lean`; the other kinds are always lean.
     Lengths are 16 times those of trainer.py (prompts of 384 to 2,432 tokens, 1,024 sampled). Operations are
-    6 a trained weight and 4 a frozen one, for each token of each row, also where a way computes fewer.
-
-    Args:
-        size: Of `SHAPES`, made at random.
-        kind: ``"full"``, ``"adapters"``, or ``"offload"``: all weights, the optimiser on the host.
-        steps: Updates that are measured.
+    6 a trained weight and 4 a frozen one, for each token of each row, also where a way computes fewer. The
+    kind `offload` has all weights, and the optimiser on the host.
     """
     import torch
     from trainer import LEAN, LIMIT, ROLES, WAYS, group_of, rows_of
@@ -332,6 +307,7 @@ def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
     )  # fmt: skip
     rows = rows_of("marsrl", tokens, times)
     read, length = sum(len(p) + len(c) for p, c in rows), times * (ROLES[-1] + LIMIT)
+    text = Shape(length - times * LIMIT, times * LIMIT)
     found: dict[str, Any] = {"card": card, "tokens": read}
     for way in WAYS if kind == "full" else WAYS[:2]:
         lean = LEAN if way == "lean" or kind != "full" else {}
@@ -360,12 +336,7 @@ def update(size: str, kind: str, steps: int = 2) -> dict[str, Any]:
             "tokens_a_second": read / took,
             "share_of_peak": None if peak is None else operations / took / peak,
             "memory_bytes": torch.cuda.max_memory_allocated() if device == "cuda" else None,
-            "estimate_bytes": estimate(
-                architecture(shape.to_dict()),
-                config,
-                Shape(length - times * LIMIT, times * LIMIT),
-                adapter_rank=rank,
-            ).peak,
+            "estimate_bytes": estimate(architecture(shape.to_dict()), config, text, adapter_rank=rank).peak,
         }
         del model, policy, own
         if device == "cuda":
@@ -430,11 +401,7 @@ def vllm(size: str, refreshes: int = 3) -> dict[str, Any]:
 
 
 OWN: Mapping[str, Callable[..., dict[str, Any]]] = {
-    "machine": machine,
-    "trainer": trainer,
-    "update": update,
-    "vllm": vllm,
-    "install": install,
+    each.__name__: each for each in (machine, trainer, update, vllm, install)
 }
 
 

@@ -25,7 +25,6 @@ SAMPLES = 4
 
 
 def play(folder: Path, turns: int) -> None:
-    """Play episodes of a scripted team into the store."""
     import asyncio
 
     from mars_env.agents import make_agents
@@ -56,36 +55,30 @@ def play(folder: Path, turns: int) -> None:
 
 
 def resume(folder: Path, turns: int) -> None:
-    """Open the finished run to continue it."""
     play(folder, turns)
 
 
 def read(folder: Path, turns: int) -> None:
-    """Read all of it."""
     from mars_env.rollout import read_run
 
     read_run(folder)
 
 
 def report(folder: Path, turns: int) -> None:
-    """Read and measure it."""
     from mars_env.evaluation.metrics import measure
     from mars_env.evaluation.trees import final_answer
     from mars_env.rollout import read_run
 
-    trees = read_run(folder).trees
-    measure(trees, final_answer)
+    measure(read_run(folder).trees, final_answer)
 
 
 def compare(folder: Path, turns: int) -> None:
-    """Compare it with itself."""
     from mars_env.api import compare
 
     compare(folder, folder)
 
 
 def page(folder: Path, turns: int) -> None:
-    """Write its pages."""
     from mars_env.rollout import read_run
     from mars_env.viewer import write_page
 
@@ -93,13 +86,10 @@ def page(folder: Path, turns: int) -> None:
 
 
 def export(folder: Path, turns: int) -> None:
-    """Write a row for each turn."""
     from mars_env.rollout import read_run
-    from mars_env.rollout.exports import turn_rows
+    from mars_env.rollout.exports import turn_rows, write_jsonl
 
-    with (folder / "rows.jsonl").open("w") as file:
-        for row in turn_rows(read_run(folder).trees):
-            file.write(json.dumps(row) + "\n")
+    write_jsonl(turn_rows(read_run(folder).trees), folder / "rows.jsonl")
 
 
 def serve(folder: Path, turns: int) -> None:
@@ -139,7 +129,6 @@ def step(name: str, folder: Path, turns: int) -> None:
 
 
 def main() -> None:
-    """Print the table; status 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--without", nargs="+", choices=STEPS, default=[])

@@ -13,8 +13,10 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 from mars_env.errors import ConfigError, SandboxError
 from mars_env.grading.code.grader import CodeGrader
@@ -30,10 +32,7 @@ READ = code_problem_from_row(
 )
 PAIRS = """b'["tuple","result",["dict"' + b',null' * (11 << 18) + b']]'"""
 HOSTILE = {
-    "14 MB of pairs": (
-        CALL,
-        f"import os\ndef f(x): os.write(3, {PAIRS}); os._exit(0)",
-    ),
+    "14 MB of pairs": (CALL, f"import os\ndef f(x): os.write(3, {PAIRS}); os._exit(0)"),
     "15 MB of newlines": (READ, "print('\\n' * (15 << 20))"),
     "14 MB of words": (READ, "print('1 ' * (7 << 20))"),
     "15 MB that are not text": (READ, "import os\nos.write(1, b'\\xff' * (15 << 20))"),
@@ -90,32 +89,31 @@ async def main(backend: str) -> None:
     grader = CodeGrader(backend=backend, slots=3)
     await honest(grader)
     show("alone", [await honest(grader) for _ in range(40)])
-    for name, (problem, program) in HOSTILE.items():
-        seconds: list[float] = []
+
+    async def during(name: str, hostile: Callable[[], Coroutine[Any, Any, Any]]) -> list[Any]:
+        seconds, results = list[float](), []
         while len(seconds) < 40:
-            hostile = asyncio.create_task(grader.grade(problem, program))
-            while not hostile.done() and len(seconds) < 40:
+            task = asyncio.create_task(hostile())
+            while not task.done() and len(seconds) < 40:
                 seconds.append(await honest(grader))
-            assert str((await hostile).verdict) == "WRONG"
+            results.append(await task)
         show(f"during {name}", seconds)
+        return results
+
+    for name, item in HOSTILE.items():
+        grades = await during(name, partial(grader.grade, *item))
+        assert all(str(grade.verdict) == "WRONG" for grade in grades)
     for name, answer in ANSWERS.items():
         async with executor(answer) as address:
-            pool, seconds = Pool(f"remote:{address}", slots=1), []
-            while len(seconds) < 40:
-                hostile = asyncio.create_task(pool.run("print(1)"))
-                while not hostile.done() and len(seconds) < 40:
-                    seconds.append(await honest(grader))
-                await hostile
+            pool = Pool(f"remote:{address}", slots=1)
+            await during(f"a remote executor's answer of {name}", partial(pool.run, "print(1)"))
             await pool.aclose()
-        show(f"during a remote executor's answer of {name}", seconds)
     await grader.aclose()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "sandbox", nargs="?", default="auto", help="auto, a sandbox's name, or remote:<address>"
-    )
+    parser.add_argument("sandbox", nargs="?", default="auto", help="a sandbox's name, or remote:<address>")
     try:
         asyncio.run(main(parser.parse_args().sandbox))
     except (ConfigError, SandboxError) as error:

@@ -24,7 +24,7 @@ COMMANDS = {
     "import mars_env": ["-c", "import mars_env"],
     "import both": ["-c", "import mars_env, pettingzoo"],
     "a bare typer program --help": ["-c", BARE, "--help"],
-    "mars-env --help": ["-m", "mars_env.cli", "--help"],
+    "mars-env --help": ["-m", "mars_env", "--help"],
 }
 
 

@@ -3,10 +3,8 @@
     python scripts/make_smollm2.py                        # prints a folder with a real tokenizer
     python benchmarks/openrlhf_driver.py FOLDER [--tokens 4096] [--completions 4000]
 
-Everything on the driver is real: the pipeline, the agents and their prompts, the chat template, encoding and
-decoding, grading, advantages, and the rows that OpenRLHF gets. Only the engines are not: each answers after a
-while with a completion of so many tokens, unpickled for each request, as Ray would hand it over. What Ray
-itself costs, and the transport, is not in the figures.
+Everything on the driver is real. Only the engines are not: each answers after a while with a completion of so
+many tokens, unpickled for each request, as Ray would hand it over; what Ray itself costs is left out.
 
 Prints CPU time of the driver for each completion, and how late its event loop wakes (p50, p99, greatest).
 """
@@ -40,8 +38,7 @@ from mars_env.trainers.samples import turn_samples
 
 SENTENCE = "We check the case by hand, reduce both sides, and compare what is left of the sum. "
 END = "The answer is \\boxed{%d}.\n\nCorrectness: %s"
-TICK = 0.005
-"""Seconds between two looks at the clock."""
+TICK = 0.005  # seconds between two looks at the clock
 
 
 class MockEngine:
@@ -73,7 +70,7 @@ def prepared(tokenizer: Any, tokens: int, number: int = 16) -> list[bytes]:
 
 
 async def lags(found: list[float]) -> None:
-    """How late the event loop wakes, in seconds, until cancelled."""
+    """How late the event loop wakes, in seconds."""
     while True:
         due = time.perf_counter() + TICK
         await asyncio.sleep(TICK)
@@ -151,12 +148,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(told.tokenizer, local_files_only=True)
-    found = asyncio.run(
-        measure(
-            tokenizer, engines=told.engines, in_flight=told.in_flight, tokens=told.tokens,
-            completions=told.completions, seconds=told.seconds,
-        )
-    )  # fmt: skip
+    sizes = {name: value for name, value in vars(told).items() if name != "tokenizer"}
+    found = asyncio.run(measure(tokenizer, **sizes))
     where = {"machine": platform.processor() or platform.machine(), "cores": os.cpu_count()}
     where |= {"python": sys.version.split()[0], "load": os.getloadavg()[0], "vocabulary": len(tokenizer)}
     print(json.dumps(found | where))

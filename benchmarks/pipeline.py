@@ -61,14 +61,9 @@ TARGET_OVER_BOUND, TARGET_OVER_BARRIER = 1.05, 2.0
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A group as the lower bound sees it.
+    """A group as the lower bound sees it."""
 
-    Attributes:
-        path: Seconds from its tree's start until it is finished, with unlimited slots.
-        tokens: Sampled tokens.
-    """
-
-    path: float
+    path: float  # seconds from its tree's start until it is finished, with unlimited slots
     tokens: int
 
 
@@ -81,14 +76,7 @@ def lower_bound(
     of groups can be ready, that is, before the engine has made as many tokens as the smallest ones contain,
     and before as many critical paths have ended. From then on, at least everything except the largest groups
     that k - 1 updates can have contained remains to be trained. The bound ignores staleness, which can only
-    lower it.
-
-    Args:
-        pieces: All groups.
-        per_update: Groups per update; the last update takes the rest.
-        engine_rate: Tokens per second of all slots together.
-        trainer_rate: Tokens per second.
-        fixed: Seconds of an update in addition to its tokens.
+    lower it. Rates are tokens per second; an update takes `fixed` seconds in addition to its tokens.
     """
     paths = sorted(piece.path for piece in pieces)
     tokens = sorted(piece.tokens for piece in pieces)
@@ -128,7 +116,6 @@ class Row:
 
     @property
     def allowed(self) -> float:
-        """The largest speed-up over the barrier that the bound allows."""
         return self.barrier.seconds / self.bound
 
 
@@ -156,7 +143,6 @@ class Workload:
 
 
 def cluster(spread: float, speed: float, updates: int) -> Cluster:
-    """The frozen parameters, as a barrier."""
     return Cluster(
         seed=SEED,
         steps=updates,
@@ -208,9 +194,8 @@ def row_of(setting: tuple[float, float, int, Base]) -> Row:
     alternating = cluster(spread, speed, updates)
     barrier = at_speed(base, report, alternating)
     per_update = -(-barrier.groups // updates)
-    agentic = simulate(
-        alternating.model_copy(update={"staleness": MAX_STALENESS, "groups_per_update": per_update})
-    )
+    changes = {"staleness": MAX_STALENESS, "groups_per_update": per_update}
+    agentic = simulate(alternating.model_copy(update=changes))
     same = (agentic.groups, agentic.tokens, len(agentic.updates)) == (barrier.groups, barrier.tokens, updates)
     if not same or agentic.dropped:
         raise SystemExit("not comparable: the two did not train the same groups in as many updates")
@@ -320,7 +305,6 @@ Player = tuple[Model, Callable[[Any, int], None]]
 
 @contextmanager
 def engine_of(kind: str) -> Iterator[Player]:
-    """The engine that samples."""
     from mars_env.miniature import load
 
     miniature = load()
@@ -396,9 +380,7 @@ def real(kind: str, engine: Model, put: Callable[[Any, int], None]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the updates")
     parser.add_argument("--processes", type=int, default=1, help="settings simulated at the same time")
     parser.add_argument("--engine", choices=("simulator", "hf", "vllm"), default="simulator")

@@ -41,7 +41,6 @@ def team() -> Mapping[str, Agent]:
 
 
 def processor_seconds(pids: list[int]) -> float:
-    """Processor time that processes have used so far."""
     rows = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(row[11]) + int(row[12]) for row in rows) / os.sysconf("SC_CLK_TCK")
 

@@ -4,15 +4,10 @@
     python benchmarks/rollout_overhead.py --verifiers-python vf-venv/bin/python     # about six minutes
     python benchmarks/rollout_overhead.py                                           # without verifiers
 
-**Throughput.** A model server in a separate process answers immediately. Three contenders play the same
-three-agent protocol (MarsRL's training chain: solve, verify, correct, verify, correct) with the same prompts
-against it: this library's engine (built-in agents, `HTTPModel`, `MathGrader`, with the run stored on disk);
-the same environment in `verifiers`, run by its own interpreter; and a bare aiohttp loop that only makes the
-same calls. Each measurement is a fresh process. The contenders take turns, so that other load on the machine
-affects all of them equally.
-
-**Latency.** Every turn takes 20 to 200 ms, fixed by its seed. The engine is compared with a bare loop
-over the same latencies: in the process (sleeping), and over HTTP.
+*Throughput*: a model server answers immediately; MarsRL's training chain is played by this library's engine,
+by `verifiers` in its own interpreter, and by a bare aiohttp loop that only makes the same calls. *Latency*:
+every turn takes 20 to 200 ms, fixed by its seed; the bare loop sleeps, or waits for HTTP. Each measurement is
+a fresh process, and contenders take turns, so that other load affects all of them equally.
 """
 
 from __future__ import annotations
@@ -67,13 +62,10 @@ SEED = 0
 def answer_bytes(text: str) -> bytes:
     message = {"role": "assistant", "content": text}
     answer = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
         "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
         "usage": {"prompt_tokens": 300, "completion_tokens": 60, "total_tokens": 360},
-    }
+    }  # fmt: skip
     body = json.dumps(answer).encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
@@ -207,8 +199,6 @@ async def bare_http(url: str, concurrency: int, seconds: float, most: int | None
 
 
 async def bare_sleep(url: str, concurrency: int, seconds: float, most: int | None) -> Figures:
-    """The same latencies, and nothing else."""
-
     async def episode(number: int) -> int:
         for turn in range(len(CHAIN)):
             await asyncio.sleep(latency(sampling_seed(number, turn)))
@@ -268,8 +258,6 @@ CONTENDERS: dict[str, Callable[[str, int, float, int | None], Awaitable[Figures]
 
 
 class Server:
-    """The model server in a separate process."""
-
     def __init__(self, slow: bool = False) -> None:
         self.command = [sys.executable, __file__, "--serve", "slow" if slow else "at-once"]
 
@@ -340,13 +328,10 @@ def throughput(arguments: argparse.Namespace, told: Path) -> None:
     print("|---|---|---|---|---|")
     for concurrency in arguments.concurrency:
         with Server() as url:
-            contenders = {
-                name: contender(name, url, concurrency, arguments.seconds) for name in ("engine", "bare")
-            }
-            if arguments.verifiers_python:
-                contenders["verifiers"] = verifiers_contender(
-                    arguments.verifiers_python, url, concurrency, arguments.seconds, told
-                )
+            how = url, concurrency, arguments.seconds
+            contenders = {name: contender(name, *how) for name in ("engine", "bare")}
+            if python := arguments.verifiers_python:
+                contenders["verifiers"] = verifiers_contender(python, *how, told)
             results = in_turn(contenders, arguments.rounds)
         for name, figures in results.items():
             over = ratio(rates(results["engine"]), rates(figures))
@@ -362,9 +347,8 @@ def latencies(arguments: argparse.Namespace) -> None:
         pairs = {"slept": ("bare-sleep", "engine-sleep"), "over HTTP": ("bare-seeded", "engine")}
         for where, names in pairs.items():
             with Server(slow=True) as url:
-                results = in_turn(
-                    {name: contender(name, url, concurrency, 0, most) for name in names}, arguments.rounds
-                )
+                contenders = {name: contender(name, url, concurrency, 0, most) for name in names}
+                results = in_turn(contenders, arguments.rounds)
             bare, ours = ([one["wall"] for one in results[name]] for name in names)
             more = [100 * (r - 1) for r in ratio(ours, bare)]
             row = [f"{concurrency:,}", where, spread(bare, 2), spread(ours, 2)]
@@ -383,9 +367,7 @@ def machine() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--verifiers-python", help="interpreter of an environment with verifiers installed")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="seconds of each measurement")

@@ -64,13 +64,13 @@ def ours(sizes: list[int], seed: int, *, hopeless: bool = False) -> dict[int, li
     return times
 
 
-def theirs(sizes: list[int], seed: int, *, in_place: bool, hopeless: bool = False) -> dict[int, list[float]]:
+def theirs(sizes: list[int], seed: int, *, in_place: bool) -> dict[int, list[float]]:
     """The same for TreeQuest: its ask and tell in place, or its ``step()``."""
     import treequest
 
     np.random.seed(seed)  # noqa: NPY002  (TreeQuest draws from the global generator)
     algorithm = treequest.ABMCTSA(dist_type="beta")
-    state, landscape = algorithm.init_tree(), Landscape(seed, hopeless=hopeless)
+    state, landscape = algorithm.init_tree(), Landscape(seed)
     times: dict[int, list[float]] = {size: [] for size in sizes}
     spent = 0.0
 
@@ -107,7 +107,6 @@ def record(times: dict[int, list[float]], i: int, seconds: float) -> None:
 
 
 def steps(quick: bool, seed: int) -> None:
-    """The table of step times."""
     sizes = [50, 240] if quick else [50, 240, 1000]
     runs = 2 if quick else 3
     rows: dict[str, dict[int, list[float]]] = {}
@@ -121,26 +120,18 @@ def steps(quick: bool, seed: int) -> None:
         for name, times in measured.items():
             for size, values in times.items():
                 rows.setdefault(name, {}).setdefault(size, []).extend(values)
-    print(
-        f"\nTime of a step in ms: median [quartiles] of {runs} trees x {WINDOW} steps; 2 agents, Beta prior\n"
-    )
+    print(f"\nms a step: median [quartiles] of {runs} trees x {WINDOW} steps; 2 agents, Beta prior\n")
     print("| | " + " | ".join(f"{size:,} nodes" for size in sizes) + " |")
     print("|---" * (len(sizes) + 1) + "|")
     for name, by_size in rows.items():
-        print(f"| {name} | " + " | ".join(spread(by_size.get(size)) for size in sizes) + " |")
+        print(f"| {name} | " + " | ".join(spread(by_size[size]) for size in sizes) + " |")
     for name in ("TreeQuest ask/tell in place", "TreeQuest step()"):
-        ratios = [
-            f"{statistics.median(rows[name][size]) / statistics.median(rows['ours'][size]):.0f}x"
-            if size in rows[name]
-            else "-"
-            for size in sizes
-        ]
+        medians = [(statistics.median(rows[each][size]) for each in (name, "ours")) for size in sizes]
+        ratios = [f"{other / own:.0f}x" for other, own in medians]
         print(f"| {name} / ours | " + " | ".join(ratios) + " |")
 
 
-def spread(values: list[float] | None) -> str:
-    if not values:
-        return "-"
+def spread(values: list[float]) -> str:
     low, middle, high = statistics.quantiles(values, n=4)
     return f"{middle:.3f} [{low:.3f}, {high:.3f}]"
 
@@ -167,11 +158,8 @@ def parallel(quick: bool, seed: int) -> None:
     runs = 50 if quick else 400
     calls = 60
     print(f"\nBest score and virtual time of {runs} searches of {calls} calls; lognormal latencies\n")
-    print(
-        "| latency spread | schedule | workers | speed-up | best score | loss [95% interval] |\n"
-        + "|---" * 6
-        + "|"
-    )
+    print("| latency spread | schedule | workers | speed-up | best score | loss [95% interval] |")
+    print("|---|---|---|---|---|---|")
     for sigma in (0.25, 0.5):
         schedules = {
             "one by one": (1, {"wave": 1}),
@@ -195,9 +183,7 @@ def parallel(quick: bool, seed: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

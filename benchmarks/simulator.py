@@ -1,9 +1,8 @@
 """A deterministic simulation of rollouts and training: the real scheduler on a virtual clock.
 
-The schedule itself is real: rules, growers, engine, `SegmentedModel` and `pipeline` are those of a real run.
 Only the parts that take time are simulated: an engine of slots that sample outputs of log-normal length, and
-a trainer. The clock is that of an event loop that never waits but jumps to the next timer. So a day of a
-cluster takes seconds, and the same seed gives the same day.
+a trainer. The event loop never waits but jumps to the next timer, so a day of a cluster takes seconds, and
+the same seed gives the same day.
 """
 
 from __future__ import annotations
@@ -18,14 +17,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, TypeVar
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-)
+from pydantic import BaseModel, ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
 from mars_env.errors import ConfigError, MarsError
@@ -61,15 +53,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jump)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
         return self._jump.now
 
 
 def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a virtual clock.
-
-    Raises:
-        MarsError: Everything waits, and no timer is left.
+    """Run a coroutine to its end on a virtual clock; a `MarsError` if everything waits without a timer.
 
     Example:
         >>> async def a_day():
@@ -91,18 +79,8 @@ class SimulatedEngine:
     The length of a sample is log-normal and follows from its seed; at ``max_tokens`` it is cut off. A request
     whose prompt ends with the token ids of a sample that was cut off continues that sample. One token id
     stands for `tokens_per_id` tokens, so that long outputs stay small here; limits count ids. Reading
-    prompts takes no time.
-
-    Args:
-        slots: Samples decoded at the same time.
-        tokens_per_second: Rate of one slot.
-        median: Median length in tokens.
-        spread: Standard deviation of the lengths' logarithm.
-        tokens_per_id: Tokens that one id stands for.
-
-    Attributes:
-        version: Version of the weights, recorded with whatever is sampled from now on.
-        busy: Slot seconds used so far.
+    prompts takes no time. `version` is recorded with whatever is sampled from now on; `busy` counts the
+    slot seconds used so far.
 
     Example:
         >>> engine = SimulatedEngine(slots=1, tokens_per_second=100.0, median=1000, spread=0.0)
@@ -125,9 +103,6 @@ class SimulatedEngine:
         self._lengths: list[int] = []
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Sample n completions; this takes virtual time."""
-        if n == 1:
-            return [await self._sample(prompt, 0, sampling)]
         return list(await asyncio.gather(*(self._sample(prompt, i, sampling) for i in range(n))))
 
     async def _sample(self, prompt: Prompt, sample: int, sampling: Sampling) -> Completion:
@@ -176,7 +151,6 @@ class SimulatedAgent:
     policy: str = "simulated"
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Sample n outputs, right or wrong."""
         completions = await self.model.complete((0,), n, replace(self.sampling, seed=seed))
         return [
             Action(self._text(observation, derive_seed(seed, "right", i) < self.right * 2**63), (completion,))
@@ -209,39 +183,23 @@ class Cluster(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = 0
-    """Decides lengths, and which outputs are right."""
     steps: PositiveInt = 10
-    """Steps of the workload."""
     problems_per_step: PositiveInt = 128
-    """Trees of one step."""
     rollouts: GroupedSettings = GroupedSettings()
-    """Group size and branches."""
     right: Mapping[str, float] = {"solver": 0.5, "verifier": 0.75, "corrector": 0.6}
-    """How often each role is right."""
 
-    slots: PositiveInt = 1024
-    """Samples that all engines together decode at the same time."""
-    tokens_per_second: PositiveFloat = 40.0
-    """Rate of one slot."""
+    slots: PositiveInt = 1024  # of all engines together
+    tokens_per_second: PositiveFloat = 40.0  # of one slot
     median_tokens: PositiveFloat = 12_288
-    """Median length of an output."""
-    spread: NonNegativeFloat = 1.0
-    """Standard deviation of the logarithm of its length."""
+    spread: NonNegativeFloat = 1.0  # standard deviation of the logarithm of lengths
     max_tokens: PositiveInt = 65_536
-    """Outputs are cut off here."""
-    segment_tokens: PositiveInt | None = 16_384
-    """Outputs are sampled in segments of this many tokens; None: in one piece."""
-    resolution: PositiveInt = 256
-    """Lengths are rounded to multiples of this."""
+    segment_tokens: PositiveInt | None = 16_384  # None: outputs are sampled in one piece
+    resolution: PositiveInt = 256  # lengths are rounded to multiples of this
 
     trainer_tokens_per_second: PositiveFloat = 40_960.0
-    """Sampled tokens that the trainer processes per second."""
-    seconds_per_update: NonNegativeFloat = 30.0
-    """Time of an update besides its tokens: optimiser, sending the weights."""
+    seconds_per_update: NonNegativeFloat = 30.0  # besides its tokens: optimiser, sending the weights
     staleness: NonNegativeInt = 2
-    """See `PipelineSettings`."""
-    groups_per_update: PositiveInt | None = None
-    """See `PipelineSettings`; None with a staleness of 0 is the barrier."""
+    groups_per_update: PositiveInt | None = None  # None with a staleness of 0 is the barrier
 
     @property
     def engine_rate(self) -> float:
@@ -251,43 +209,27 @@ class Cluster(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a simulated run did.
+    """What a simulated run did."""
 
-    Attributes:
-        updates: When each update was finished, in seconds.
-        batches: Tokens that each update trained.
-        engine_idle: Share of slot seconds, up to the last update, in which nothing was sampled.
-        trainer_idle: Share of the time in which nothing was trained.
-        groups: Groups that were trained.
-        dropped: Turns dropped because they had become too old.
-        ages: Number of groups by age, in versions.
-    """
-
-    updates: tuple[float, ...]
-    batches: tuple[int, ...]
-    engine_idle: float
+    updates: tuple[float, ...]  # when each was finished, in seconds
+    batches: tuple[int, ...]  # tokens that each update trained
+    engine_idle: float  # share of slot seconds, up to the last update
     trainer_idle: float
     groups: int
-    dropped: int
-    ages: Mapping[int, int]
+    dropped: int  # turns that had become too old
+    ages: Mapping[int, int]  # number of groups by age, in versions
 
     @property
     def seconds(self) -> float:
-        """When the last update was finished."""
         return self.updates[-1]
 
     @property
     def tokens(self) -> int:
-        """Tokens that were trained."""
         return sum(self.batches)
 
 
 def simulate(cluster: Cluster, *, watch: Callable[[Group], None] | None = None) -> Report:
-    """Play a workload on a cluster and train on it, on a virtual clock.
-
-    Args:
-        cluster: Cluster and workload.
-        watch: Called with every group that is trained.
+    """Play a workload and train on it, on a virtual clock; `watch` gets every group that is trained.
 
     Example:
         >>> small = Cluster(steps=4, problems_per_step=2, slots=16, trainer_tokens_per_second=640.0)
@@ -302,13 +244,9 @@ def simulate(cluster: Cluster, *, watch: Callable[[Group], None] | None = None) 
 
 
 async def _simulated(cluster: Cluster, watch: Callable[[Group], None] | None) -> Report:
-    engine = SimulatedEngine(
-        cluster.slots,
-        cluster.tokens_per_second,
-        cluster.median_tokens,
-        cluster.spread,
-        tokens_per_id=cluster.resolution,
-    )
+    rate, median = cluster.tokens_per_second, cluster.median_tokens
+    resolution = cluster.resolution
+    engine = SimulatedEngine(cluster.slots, rate, median, cluster.spread, tokens_per_id=resolution)
     limit = cluster.max_tokens // cluster.resolution
     segment = limit if cluster.segment_tokens is None else cluster.segment_tokens // cluster.resolution
     model = SegmentedModel(engine, segment)

@@ -4,11 +4,10 @@
     python benchmarks/soak.py --hours 1
     python benchmarks/soak.py --episodes 20000
 
-Three replicas of `faulty_server.py` fail in thirty ways in 5% of their answers. One at a time is killed and
-started again, all of them rest once, the driver gets SIGKILL twice, and its disk fills up. The same command
-continues each time. The run is then compared, turn by turn, with what the servers have sent and with a run
-without faults. Beside it, a training of the miniature suffers kills and a full disk; its weights are compared
-with those of an undisturbed one. Status 1 if a bar is missed: 0 lost, 0 duplicated, 0 wrong, memory flat.
+Three replicas of `faulty_server.py` fail in 5% of their answers; they and the driver are killed, and its disk
+fills up. The same command continues each time. The run is then compared, turn by turn, with what the servers
+have sent and with a run without faults; beside it, so are the weights of a training that suffers the like.
+Status 1 if a bar is missed: 0 lost, 0 duplicated, 0 wrong, memory flat.
 """
 
 from __future__ import annotations
@@ -34,16 +33,11 @@ from mars_env.loggers import read_jsonl
 from mars_env.rollout import read_run
 
 ENV = "arithmetic-solve-verify-correct"
-EPISODES_PER_SECOND = 30.0
-"""About how many a run plays under faults, mostly waiting, of 2 to 5 turns each. Decides how long it is."""
-SMALL_DISK = ["prlimit", "--fsize=300000:"]
-"""Before a command: no file of it can grow beyond so many bytes."""
-STEPS_PER_SECOND = 1.0
-"""About how many steps the miniature trains a second."""
-FLAT = 1.15
-"""Memory may grow by this factor after the start of a process, beside the bytes of its turns."""
-BYTES_PER_TURN = 2500
-"""What a finished turn may keep in memory: the report at the end reads all of them."""
+EPISODES_PER_SECOND = 30.0  # about, under faults
+STEPS_PER_SECOND = 1.0  # about, that the miniature trains
+SMALL_DISK = ["prlimit", "--fsize=300000:"]  # before a command: no file of it grows beyond so many bytes
+FLAT = 1.15  # memory may grow by this factor after a process's start, beside the bytes of its turns
+BYTES_PER_TURN = 2500  # that a finished turn may keep: the report at the end reads all of them
 
 
 @dataclass
@@ -80,7 +74,7 @@ class Watched:
     playing: list[list[int]] = field(default_factory=list)
 
     def look(self, pid: int, playing: bool) -> None:
-        """Memory in KiB, descriptors, threads, children of a process."""
+        """Memory in KiB, descriptors, threads, children."""
         with suppress(OSError, ValueError, IndexError):  # it ends meanwhile
             status = Path(f"/proc/{pid}/status").read_text()
             memory = int(status.split("VmRSS:")[1].split()[0])
@@ -100,12 +94,10 @@ class Watched:
         return most
 
     def peak(self, column: int) -> int:
-        """The largest value of a column."""
         return max(row[column] for rows in self.rows for row in rows)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing uses now."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -120,19 +112,8 @@ def command(ports: list[int], out: Path, episodes: int) -> list[str]:
     urls = "+".join(f"http://127.0.0.1:{port}/v1" for port in ports)
     agents = f"{urls}#m?timeout=4&patience=120&attempts=8"
     options = ["--n", str(episodes // 100), "--limit", "100", "--seed", "3", "--concurrency", "64"]
-    options += ["--set", "schedule=training"]
-    return [
-        sys.executable,
-        "-m",
-        "mars_env.cli",
-        "evaluate",
-        ENV,
-        "--agents",
-        agents,
-        *options,
-        "--out",
-        str(out),
-    ]
+    options += ["--set", "schedule=training", "--out", str(out)]
+    return [sys.executable, "-m", "mars_env", "evaluate", ENV, "--agents", agents, *options]
 
 
 def played(ports: list[int], out: Path, episodes: int) -> None:
@@ -193,7 +174,6 @@ def disturbed(
 
 
 def lines_of(path: Path) -> int:
-    """The number of lines of a file, 0 without it."""
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
@@ -238,7 +218,7 @@ def train_command(model: Path, out: Path, steps: int) -> list[str]:
     """A training of the miniature; the same each time that it is continued."""
     flags = [f"--steps={steps}", "--problems_per_step=4", "--rollouts.group=4", "--checkpoint_every=2"]
     team = [f"--model={model}", "--team.agents=mars_env.miniature.agents:team"]
-    return [sys.executable, "-m", "mars_env.cli", "train", ENV, *team, *flags, f"--out={out}"]
+    return [sys.executable, "-m", "mars_env", "train", ENV, *team, *flags, f"--out={out}"]
 
 
 def trained(folder: Path, steps: int) -> tuple[dict[str, int], list[str]]:
@@ -269,19 +249,16 @@ def trained(folder: Path, steps: int) -> tuple[dict[str, int], list[str]]:
     names = [path.relative_to(folder / "calm") for path in (folder / "calm" / last).rglob("*.safetensors")]
     wrong = sum((folder / "calm" / n).read_bytes() != (folder / "killed" / n).read_bytes() for n in names)
     logged = [row["step"] for row in read_jsonl(folder / "killed" / "metrics.jsonl")]
-    found = {
+    return {
         "training: steps": len(logged),
         "training: kills": kills,
         "training: files of weights": len(names),
-    }
-    return found | {
         "training: files that differ": wrong,
         "training: steps lost or repeated": int(logged != [*range(1, steps + 1)]),
     }, errors
 
 
 def main() -> None:
-    """Run the soak and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--hours", type=float, default=0.0)

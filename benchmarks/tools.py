@@ -23,7 +23,6 @@ async def seconds(work):
 
 
 def memory():
-    """Resident memory of this process, in MiB."""
     return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
 
 

@@ -3,19 +3,14 @@
     python benchmarks/trainer.py [--size small] [--rounds 5] [--steps 10]
     python benchmarks/trainer.py --update [--size large] [--rounds 3] [--steps 1]
 
-Both play 8 prompts of 24 tokens, 8 samples each, at most 64 tokens, with the same new Qwen3 model, and
-do one update of GRPO's loss with the same rewards. Four workloads: `full` (every row has 64 tokens), `early`
-(about a third of the rows end before), `uniform` (as `early`, but in half of the groups all rewards are
-equal, so that they teach nothing) and `marsrl` (as `full`, with the prompts of Solver, Verifier and Corrector
-by turns: 24, 88 and 152 tokens). `floor` is plain PyTorch: the arithmetic of `full` and nothing else. `lean`
-saves memory in the update: checkpointed layers, logits in chunks, fewer tokens in a pass.
+Both play 8 prompts of 24 tokens, 8 samples each, at most 64 tokens, with the same new Qwen3 model, and do one
+update of GRPO's loss with the same rewards. Workloads: `full` (every row has 64 tokens), `early` (a third of
+the rows end before), `uniform` (as `early`, but half of the groups teach nothing) and `marsrl` (as `full`,
+with the prompts of three roles by turns). `floor` is the arithmetic of `full` in plain PyTorch.
 
-`--update` times the local trainer's update alone: prefixes shared beside every row read in full, on `full`,
-on `marsrl`, on `long` (prompts of 512 tokens) and on `tools` (8 chains of 4 calls, one sample a call), and
-`lean`. The lower bound counts multiplications with every distinct token once.
-
-Every measurement is a fresh process, and the contenders take turns. CPU seconds of the process, wall seconds,
-sampled tokens and peak memory; medians over steps and rounds (least to greatest). Needs 'mars-env[trl]'.
+`--update` times the local trainer's update alone, also on `long` (prompts of 512 tokens) and on `tools` (8
+chains of 4 calls). Every measurement is a fresh process, and the contenders take turns; medians over steps
+and rounds (least to greatest). Needs 'mars-env[trl]'.
 """
 
 from __future__ import annotations
@@ -90,8 +85,6 @@ def reward(prompt: str, text: str, workload: str) -> float:
 
 
 class Clock:
-    """CPU and wall seconds, and sampled tokens, of each step."""
-
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
         self.tokens = 0
@@ -99,9 +92,8 @@ class Clock:
 
     def tick(self) -> None:
         now = (time.process_time(), time.perf_counter())
-        self.rows.append(
-            {"cpu": now[0] - self._mark[0], "wall": now[1] - self._mark[1], "tokens": self.tokens}
-        )
+        cpu, wall = now[0] - self._mark[0], now[1] - self._mark[1]
+        self.rows.append({"cpu": cpu, "wall": wall, "tokens": self.tokens})
         self._mark, self.tokens = now, 0
 
 
@@ -113,16 +105,7 @@ def task(
     sampled: Callable[[int], None],
     right: Callable[[str, str], float],
 ) -> tuple[Any, Any, Any, Any]:
-    """What `mars_env.trainers.train` takes: environment, agents, problems, settings.
-
-    Args:
-        model: From `new_model`.
-        workload: Which prompts.
-        steps: How many.
-        config: The trainer's.
-        sampled: Gets the number of tokens of each request.
-        right: The reward of a prompt and a text.
-    """
+    """What `mars_env.trainers.train` takes; `sampled` gets the number of tokens of each request."""
     from mars_env.envs import Game, GroupedSettings, solve
     from mars_env.models import HFModel
     from mars_env.problems import ProblemSet
@@ -157,7 +140,6 @@ def task(
 
 
 LEAN: dict[str, Any] = {"gradient_checkpointing": True, "most_logits": 2**21, "token_budget": 1024}
-"""Checkpointed layers, logits in chunks, 1,024 tokens in a pass."""
 
 
 def lean(size: str, workload: str, steps: int, clock: Clock) -> None:
@@ -249,24 +231,19 @@ def floor(size: str, workload: str, steps: int, clock: Clock) -> None:
         prompts = torch.tensor(tokenizer(texts[step * GROUPS : (step + 1) * GROUPS])["input_ids"])
         with torch.no_grad():
             cache = StaticCache(config=model.config, max_cache_len=PROMPT + LIMIT)
-            first = model(input_ids=prompts, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[
-                :, -1
-            ]
+            read = model(input_ids=prompts, past_key_values=cache, use_cache=True, logits_to_keep=1)
             keys = [layer.keys.repeat_interleave(GROUP, 0) for layer in cache.layers]
             values = [layer.values.repeat_interleave(GROUP, 0) for layer in cache.layers]
-            logits, found = first.repeat_interleave(GROUP, 0), []
+            logits, found = read.logits[:, -1].repeat_interleave(GROUP, 0), []
             for at in range(PROMPT, PROMPT + LIMIT):
                 found.append(torch.multinomial(logits.softmax(-1), 1))
                 if at < PROMPT + LIMIT - 1:
                     logits = step_of(found[-1], at, keys, values)
         ids = torch.cat([prompts.repeat_interleave(GROUP, 0), *found], 1)
         advantages = torch.where(ids[:, PROMPT] % 2 == 0, 1.0, -1.0)[:, None]
-        hidden = model.get_decoder()(input_ids=ids[:, :-1], use_cache=False).last_hidden_state[
-            :, PROMPT - 1 :
-        ]
-        logp = -F.cross_entropy(
-            model.get_output_embeddings()(hidden).flatten(0, 1), ids[:, PROMPT:].flatten(), reduction="none"
-        )
+        hidden = model.get_decoder()(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+        logits = model.get_output_embeddings()(hidden[:, PROMPT - 1 :])
+        logp = -F.cross_entropy(logits.flatten(0, 1), ids[:, PROMPT:].flatten(), reduction="none")
         ratio = (logp - logp.detach()).exp().view(-1, LIMIT)
         optimiser.zero_grad()
         (-torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean()).backward()
@@ -351,7 +328,6 @@ def bound(workload: str, size: str) -> float:
 
 
 def update(way: str, size: str, workload: str, steps: int, clock: Clock) -> None:
-    """The local trainer's update alone."""
     from mars_env.trainers import LocalTrainer, TrainConfig
     from mars_env.trainers.policy import Policy
 
@@ -364,13 +340,13 @@ def update(way: str, size: str, workload: str, steps: int, clock: Clock) -> None
         clock.tick()
 
 
-def group_of(rows: list[tuple[tuple[int, ...], tuple[int, ...]]], policy: str = "model") -> Any:
+def group_of(rows: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> Any:
     """The rows as turns of one group; every second one has a reward."""
     from mars_env.types import Action, Completion, Group, Turn
 
     turns = [
         Turn(
-            "t", str(i), None, "g", "solver_0", policy, "p", reward=float(i % 2),
+            "t", str(i), None, "g", "solver_0", "model", "p", reward=float(i % 2),
             action=Action("", (Completion("", prompt_ids=p, token_ids=c, logprobs=(-1.0,) * len(c)),)),
         )
         for i, (p, c) in enumerate(rows)
@@ -391,14 +367,11 @@ def measure(whole: str, contender: str, size: str, workload: str, steps: int) ->
         CONTENDERS[contender](size, workload, steps + 1, clock)
     gc.collect()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    rows = clock.rows[1:]
-    return {name: statistics.median(row[name] for row in rows) for name in ("cpu", "wall", "tokens")} | {
-        "peak": peak
-    }
+    medians = {name: statistics.median(row[name] for row in clock.rows[1:]) for name in clock.rows[0]}
+    return medians | {"peak": peak}
 
 
 def child(whole: str, contender: str, size: str, workload: str, steps: int) -> dict[str, Any]:
-    """One measurement in a fresh process."""
     command = [sys.executable, __file__, "--size", size, "--steps", str(steps), "--groups", str(GROUPS)]
     command += ["--only", whole, contender, workload]
     environment = {
@@ -418,9 +391,7 @@ def spread(values: list[float], digits: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=10)

@@ -54,9 +54,8 @@ class TeamHarness(vf.Harness[vf.HarnessConfig]):
             {"role": "user", "content": data.prompt},
         ]
         body = {"model": ctx.model, "messages": messages, "temperature": 1.0, "max_tokens": 4096}
-        async with session().post(
-            f"{endpoint}/chat/completions", json=body, headers={"Authorization": f"Bearer {secret}"}
-        ) as response:
+        headers = {"Authorization": f"Bearer {secret}"}
+        async with session().post(f"{endpoint}/chat/completions", json=body, headers=headers) as response:
             text = await response.text()
             return vf.ProgramResult(0 if response.status == 200 else 1, "", text)
 
@@ -77,16 +76,12 @@ class TeamEnv(vf.Env[TeamConfig]):
         problem = PROTOCOL["problem"]
         solution = (await agents.solver.run(task_)).last_reply
         for _ in range(PROTOCOL["rounds"]):
-            report = (
-                await agents.verifier.run(task("verifier", problem=problem, solution=solution))
-            ).last_reply
+            verify = task("verifier", problem=problem, solution=solution)
+            report = (await agents.verifier.run(verify)).last_reply
             if report.strip().endswith("Correctness: Correct"):
                 break
-            solution = (
-                await agents.corrector.run(
-                    task("corrector", problem=problem, solution=solution, report=report)
-                )
-            ).last_reply
+            correct = task("corrector", problem=problem, solution=solution, report=report)
+            solution = (await agents.corrector.run(correct)).last_reply
 
 
 def task(role: str, **fields: str) -> TeamTask:

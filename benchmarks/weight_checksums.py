@@ -21,14 +21,12 @@ ROUNDS = {"small": 5, "large": 1}
 
 
 def cpu_seconds(call: Callable[[], Any]) -> float:
-    """CPU time of a call."""
     began = time.process_time()
     call()
     return time.process_time() - began
 
 
 def main() -> None:
-    """Print a line for each size and precision of the sampler."""
     torch.set_num_threads(1)
     for size, rounds in ROUNDS.items():
         model, _ = new_model(SIZES[size])

@@ -48,7 +48,7 @@ Team = str | Player | Model | Mapping[str, Player | Model | str] | Sequence[Play
 
 
 def load_problems(name_or_path: str | Path, **options: Any) -> ProblemSet:
-    """`mars_env.problems.load_set`, which also rejects problems whose reference no grader could use.
+    """`mars_env.problems.load_set`, which here rejects problems whose reference no grader could use.
 
     Example:
         >>> import mars_env
@@ -60,7 +60,7 @@ def load_problems(name_or_path: str | Path, **options: Any) -> ProblemSet:
 
 
 def as_problem_set(problems: Problems) -> ProblemSet:
-    """A problem set from its name, its file, or problems in hand."""
+    """The problem set that is named or in hand."""
     if isinstance(problems, ProblemSet):
         return problems
     if isinstance(problems, str | Path):
@@ -116,7 +116,7 @@ def make(  # public edge: friendly keywords, each with a default
 def make_env(
     env_spec: EnvSpec, problems: Problems | None = None, *, render_mode: str | None = None
 ) -> MarsEnv:
-    """The environment of a spec, on other problems than it names if some are given; errors as for `make`."""
+    """The environment of a spec, on its own problems or others; errors as for `make`."""
     if problems is None and not env_spec.problems:
         name = env_spec.game_name
         raise ConfigError(
@@ -135,7 +135,6 @@ def make_env(
 
 @cache
 def _warn_of_aime() -> None:
-    """Say once in a process that a set named after a contest is not that contest."""
     log.warning("the problems of 'aime' are generated in its style; the real ones are aime24 and aime25")
 
 
@@ -148,19 +147,11 @@ def _validate_kinds(problems: ProblemSet) -> None:
 
 
 def make_gymnasium(
-    env_id: Env,
-    *,
-    learner: str | None = None,
-    partners: Mapping[str, Player] | None = None,
-    **options: Any,
+    env_id: Env, *, learner: str | None = None, partners: Mapping[str, Player] | None = None, **options: Any
 ) -> GymnasiumView:
-    """What ``gymnasium.make("mars_env/<id>-v0")`` makes: one agent learns, the others are fixed.
+    """What ``gymnasium.make("mars_env/<id>-v0")`` makes: an agent learns, by default the first.
 
-    Args:
-        env_id: As for `make`.
-        learner: The agent that learns; by default the first one.
-        partners: The others, by agent or role; a `ConfigError` if one is missing.
-        **options: As for `make`.
+    `partners` are the others, by agent or role; a `ConfigError` if one is missing.
     """
     keywords = _keywords(make) | _keywords(make_gymnasium)
     env_spec = spec(env_id)
@@ -264,10 +255,7 @@ async def start_play(
     address: str | None = None,
     on_turns: OnTurns | None = None,
 ) -> AsyncIterator[Play]:
-    """What plays an evaluation; with workers, agents act and graders grade on Ray, and end with the context.
-
-    `address` is that of the Ray to join; `on_turns` gets the turns of every expansion.
-    """
+    """What plays an evaluation: here, or with `workers` on Ray, at `address` if it runs already."""
     from mars_env.evaluation.plan import LocalPlay
     from mars_env.models.preflight import preflight
 
@@ -294,11 +282,10 @@ def prepare(
     elsewhere: bool = False,
     **repeats: Any,
 ) -> Plan:
-    """Make what an evaluation needs: the game, once; the problems; the agents, or what makes them.
+    """Make what an evaluation needs.
 
-    The spec gets as many agents as a list has, if its game leaves that open. With `elsewhere` other processes
-    play, and agents given as strings are not made in this one. `repeats` are ``samples``, ``seed``,
-    ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
+    With `elsewhere` other processes play, and agents given as strings are not made in this one. `repeats` are
+    ``samples``, ``seed``, ``concurrency``, ``baselines`` and ``prices`` of the `Plan`.
     """
     from mars_env.agents.registry import make_agents, roles_of, team_identity, team_size
     from mars_env.evaluation.plan import Plan, first_problems
@@ -342,10 +329,7 @@ def _keywords(function: Callable[..., Any]) -> frozenset[str]:
 def described_spec(
     env_spec: EnvSpec, agents: str | Mapping[str, Agent], identities: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """What identifies a game, besides its id, and a team, in every process alike; and how readers see them.
-
-    `agents` are the agents by name or their specification, `identities` what identifies them.
-    """
+    """What identifies a game and a team, in every process alike; and how readers see them."""
     from mars_env.agents.registry import named_identity
 
     game, settings = find_game(env_spec.game), env_spec.settings
@@ -380,9 +364,7 @@ def _described(setting: Any) -> str:
 def compare(run_a: str | Path, run_b: str | Path) -> Comparison:
     """Paired differences between two stored runs of the same problems, B minus A.
 
-    Raises:
-        StoreError: A directory holds no run.
-        ConfigError: The runs are of different problems.
+    A `StoreError` if a directory holds no run, a `ConfigError` if they are of different problems.
     """
     from mars_env.evaluation.compare import compare_trees
     from mars_env.evaluation.trees import final_answer

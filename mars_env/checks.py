@@ -13,13 +13,8 @@ from mars_env.text import brief
 from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, FinishReason, ToolCall
 
 MAX_TOKENS = 2**40
-"""A larger count of tokens is rejected as nonsense."""
-
-MAX_TOKEN_ID = 2**48
-"""No vocabulary is larger."""
-
-SLACK = 0.01
-"""How far a log-probability may be above 0: engines round in bfloat16."""
+MAX_TOKEN_ID = 2**48  # no vocabulary is larger
+SLACK = 0.01  # how far a log-probability may be above 0: engines round in bfloat16
 
 
 def finite(value: object) -> float:
@@ -115,13 +110,13 @@ def valid_action(action: object) -> Action:
 
 
 def _with_known_logprobs(completion: Completion) -> Completion:
-    """The completion with `UNKNOWN_LOGPROB` in place of None, NaN and infinities, which no row can hold."""
     if not isinstance(completion, Completion) or all(map(_storable, completion.logprobs)):
         return completion
     return replace(completion, logprobs=tuple(map(_known_logprob, completion.logprobs)))
 
 
 def _known_logprob(value: float | None) -> float:
+    """No row of a store can hold None, NaN or infinities."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return UNKNOWN_LOGPROB
     return value
@@ -142,7 +137,7 @@ def valid_call(call: object, completions: int) -> ToolCall:
 
 
 def valid_completion(completion: object) -> Completion:
-    """A completion whose numbers can be stored; else a ValueError says which field is wrong."""
+    """A completion whose numbers can be stored; else a ValueError."""
     if not isinstance(completion, Completion):
         raise ValueError(f"expected a Completion, got a {type(completion).__name__}")
     for name in ("text", "finish_reason", "fault"):
@@ -170,8 +165,6 @@ def valid_completion(completion: object) -> Completion:
 
 
 def _sequence(values: object) -> tuple[Any, ...]:
-    if isinstance(values, tuple):
-        return values
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
         return tuple(values)
     raise ValueError(f"{brief(values)} is not a list")

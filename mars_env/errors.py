@@ -7,7 +7,7 @@ from mars_env.text import bounded, validation_message, visible
 
 
 class MarsError(Exception):
-    """Base of every error that mars_env raises on purpose. Its message is safe to print."""
+    """Base of every error that mars_env raises on purpose."""
 
     def __str__(self) -> str:
         return bounded(visible(super().__str__()))

@@ -17,10 +17,10 @@ _GUARDED = os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK
 
 @contextmanager
 def atomic_draft(path: Path) -> Iterator[Path]:
-    """A draft next to a file; it replaces the file once all is written, so the file is never half new.
+    """A draft, which replaces the file once all is written: the file is never half new.
 
-    If `path` is a link, the link is replaced and its target stays unchanged. An OSError if it cannot be
-    written, or is a folder, pipe or device.
+    A link is replaced, and its target stays. An OSError if `path` cannot be written, or is a folder, pipe or
+    device.
     """
     _require_replaceable(path)
     draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.draft")
@@ -55,10 +55,7 @@ def _require_replaceable(path: Path) -> None:
 
 
 def open_regular(path: Path, mode: str = "rb") -> IO[Any]:
-    """Open a regular file: ``"rb"`` to read it, ``"a"`` to append text to it, ``"r+b"`` to change it.
-
-    A link or anything but a regular file is an OSError.
-    """
+    """`open`, but a link or anything else than a regular file is an OSError."""
 
     def opener(name: str, flags: int) -> int:
         descriptor = os.open(name, flags | _GUARDED, 0o666)

@@ -1,9 +1,8 @@
-"""The gate: how text that a model, a user, a tool or a program wrote enters a prompt.
+"""The gate: how text that a model, a user, a tool or a program wrote enters a prompt, as data.
 
-Such text is data. `fill_template`, and every template of an agent, fill in fields that cannot open or close a
-mark (``<solution>``, ``</feedback>``) of the template. The contents of messages never become control tokens:
-`mars_env.models.token_gate` sees to that where a tokenizer is at hand, `break_control_tokens` where a server
-renders the messages. A spelling is broken by one visible character behind its first; all else is unchanged.
+No field opens or closes a mark (``<solution>``, ``</feedback>``) of its template, and no message becomes a
+control token: `mars_env.models.token_gate` sees to that where a tokenizer is at hand, `break_control_tokens`
+where a server renders messages. A spelling is broken by one visible character behind its first.
 """
 
 import json
@@ -48,7 +47,7 @@ class Spellings:
         )
 
     def starts(self, text: str) -> list[int]:
-        """The places where a spelling begins, in order."""
+        """The places where a spelling begins."""
         patterns = [pattern for first, pattern in self._patterns.items() if first in text]
         return sorted(place.start() for pattern in patterns for place in pattern.finditer(text))
 
@@ -70,7 +69,7 @@ def _by_first(names: Iterable[str]) -> dict[str, set[str]]:
 
 
 def _any_of(names: set[str]) -> str:
-    """A regular expression for some names, which share their beginnings: their number costs no time."""
+    """A regular expression whose branches share their beginnings: the number of names costs no time."""
     if "" in names:
         return ""
     branches = [re.escape(first) + _any_of(after) for first, after in sorted(_by_first(names).items())]
@@ -107,7 +106,7 @@ def safe_messages(messages: Iterable[Message], tokens: Spellings = SERVED) -> li
 
 
 def map_message(message: Message, function: Callable[[str], str]) -> Message:
-    """A message with a function applied to all its text; its role is the library's own."""
+    """A message with a function applied to all its text but the role."""
     return {
         name: value if name == "role" else map_strings(value, function) for name, value in message.items()
     }

@@ -1,7 +1,4 @@
-"""What identifies a run, in two parts: `must_match`, what changes its results; and `may_change`, all else.
-
-docs/rollouts.md says which is which.
-"""
+"""What identifies a run: `must_match`, what changes its results; and `may_change`, all else."""
 
 import hashlib
 import inspect
@@ -57,13 +54,10 @@ def identity_of(value: Any) -> Any:
     - A part with a method `identity`: its class and the mapping that it returns, of plain data and parts.
     - A dataclass or a pydantic model: its class and the fields in its repr; of a user's, which may hold
       secrets, digests of all but numbers.
-    - A function or a class: its name, and a digest of its source text if there is one.
-    - Any other object: its class.
+    - A function or a class: its name. Any other object: its class.
 
-    With a user's class there is a digest of its source text. The code of mars_env and of Python is left out.
-
-    Raises:
-        ConfigError: A method `identity` returns no mapping, or a part contains itself.
+    Users' functions and classes have a digest of their source text. A `ConfigError` if a method `identity`
+    returns no mapping, or a part contains itself.
 
     Example:
         >>> from mars_env.models import ScriptedModel
@@ -99,7 +93,7 @@ def identity_changes(earlier: Any, now: Any, at: str = "") -> list[str]:
 
 
 def digest_of(value: object) -> str:
-    """A digest of plain data, which may be secret: equal for equal values, and without a way back."""
+    """A digest of plain data, which may be secret."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
@@ -128,7 +122,6 @@ def _identity(value: Any) -> Any:
 
 
 def _code_identity(definition: Any) -> Any:
-    """The name of a function or a class, with the digest of its source text if it has one."""
     if isinstance(definition, MethodType):
         return {"function": _code_identity(definition.__func__), "object": _identity(definition.__self__)}
     source = _source_digest(definition.__mro__ if isinstance(definition, type) else [definition])
@@ -136,7 +129,6 @@ def _code_identity(definition: Any) -> Any:
 
 
 def _object_identity(value: Any) -> dict[str, Any]:
-    """The class of an object with what identifies it, and the source text of a user's class."""
     cls = type(value)
     values = _identity(value.identity()) if hasattr(cls, "identity") else _field_values(value)
     if not isinstance(values, dict):
@@ -157,7 +149,6 @@ def _field_values(value: Any) -> dict[str, Any]:
 
 
 def _source_digest(definitions: Iterable[Any]) -> dict[str, str]:
-    """A digest of the source text of users' functions and classes; nothing where they have none."""
     text = "".join(map(_source, definitions))
     return {"source": digest_of(text)} if text else {}
 

@@ -22,8 +22,7 @@ _OBJECT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__``, ``__all__`` of a package that imports its names on first use (PEP 562).
 
-    The names are those that the package's source imports for type checkers, one a line:
-    ``from module import Name as Name``. The package's modules are found too.
+    The names are those that its source imports for type checkers: ``from module import Name as Name``.
 
     Example:
         >>> import mars_env.viewer
@@ -61,7 +60,7 @@ def after_import(module: str, then: Callable[[], None]) -> None:
 
 
 class _Watch:
-    """A finder for one module: lets the later finders find it, and calls a function when it is loaded."""
+    """A finder that lets later ones find one module."""
 
     def __init__(self, module: str, then: Callable[[], None]) -> None:
         self._module, self._then = module, then
@@ -108,7 +107,7 @@ def is_object_name(name: str) -> bool:
 
 
 def imported(module: str, name: str) -> "ModuleType":
-    """A module that a user's name needs; a `ConfigError` says for which name it cannot be imported."""
+    """A module that a user's `name` needs; else a `ConfigError`."""
     cannot = f"the module {module!r} of {name!r} cannot be imported"
     with explained(ConfigError, cannot, ImportError, ValueError):
         return import_module(module)

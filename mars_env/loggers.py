@@ -17,7 +17,6 @@ _COUNTED = {
     "overlong_prompts": "{} of them by a prompt that filled the context alone",
     "reward_faults": "{} turns WITHOUT A REWARD because it failed",
 }
-"""What the console says of a role's counts that are not 0."""
 
 
 @runtime_checkable
@@ -36,9 +35,7 @@ class Logger(Protocol):
 
 
 class ConsoleLogger(Logger):
-    """Prints one line a step: rewards by role, what was kept, loss, entropy, gradient norm.
-
-    Several policies have a line each. It prints to standard output, which a live display takes up.
+    """Prints one line a step, and one for each of several policies, to the standard output of the time.
 
     Example:
         >>> ConsoleLogger().log(3, {"role/solver/reward": 0.5, "policy/mars/loss": 0.01})
@@ -53,7 +50,7 @@ class ConsoleLogger(Logger):
             self._write(f"continuing after step {step}")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Print the line, or lines."""
+        """Print what `SHOWN` names, and counts of faults."""
         parts, policies = [f"step {step}"], dict[str, str]()
         for name, value in values.items():
             kind, _, rest = name.partition("/")
@@ -83,16 +80,16 @@ class ConsoleLogger(Logger):
 
 
 class JsonlLogger(Logger):
-    """One JSON object a line: ``{"step": 3, "role/solver/reward": 0.5, ...}``, one line for each step.
+    """A line for each step: ``{"step": 3, "role/solver/reward": 0.5, ...}``; null for what is not finite.
 
-    Metrics that are not finite are written as null. A line torn by a kill is dropped at the next start.
+    A line torn by a kill is dropped at the next start.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def start(self, step: int) -> None:
-        """Keep the rows up to `step`; drop later ones, which a resumed run writes again."""
+        """Drop the rows after `step`, which a resumed run writes again."""
         rows = [row for row in read_jsonl(self.path) if row["step"] <= step] if self.path.exists() else []
         with writing(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -148,8 +145,7 @@ class TensorBoardLogger(Logger):
 class RunLogger(Logger):
     """A run of trackio or W&B, which share their interface; needs the extra of that name.
 
-    `settings` are those of the library's ``init``: ``project="..."``, ``name="..."``, ``resume="allow"`` ...
-    If a resumed run repeats steps, trackio shows them twice; W&B ignores the repeats.
+    `settings` are those of its ``init``. A resumed run's repeated steps trackio shows twice, W&B not at all.
     """
 
     def __init__(self, library: str, **settings: Any) -> None:

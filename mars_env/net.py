@@ -3,9 +3,10 @@
 import asyncio
 import hmac
 import json
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 from aiohttp import web
@@ -21,7 +22,6 @@ UNREADABLE = (ValueError, KeyError, TypeError, IndexError, AttributeError, Recur
 """What reading malformed JSON, or JSON of another form, raises."""
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-"""Addresses that only this machine reaches."""
 
 _sessions: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, AsyncGenerator[None]]] = {}
 
@@ -43,10 +43,7 @@ class Answer:
 
 
 async def session() -> aiohttp.ClientSession:
-    """The running event loop's session, which closes with the loop.
-
-    It keeps no cookies and unpacks nothing: a small answer may unpack to a huge one.
-    """
+    """The running event loop's session, which closes with the loop."""
     global _sessions
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)
@@ -55,7 +52,7 @@ async def session() -> aiohttp.ClientSession:
     made = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         cookie_jar=aiohttp.DummyCookieJar(),
-        headers={"Accept-Encoding": "identity"},
+        headers={"Accept-Encoding": "identity"},  # a small answer may unpack to a huge one
         auto_decompress=False,
     )
     closer = _close_at_end(made)
@@ -88,13 +85,9 @@ async def read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
 async def request(
     method: str, url: URL | str, limit: int, seconds: float | None = 300.0, **options: Any
 ) -> Answer:
-    """Send a request and read its whole answer of at most `limit` bytes. Redirects are not followed.
+    """Send a request and read its whole answer of at most `limit` bytes; else `BodyTooLong`.
 
-    None for the seconds that it may take is no limit.
-
-    Raises:
-        BodyTooLong: The body is longer.
-        aiohttp.ClientError, TimeoutError, OSError: There is no answer, or it broke off.
+    Redirects are not followed. One of `NETWORK_ERRORS` if there is no answer, or it broke off.
     """
     options |= {"allow_redirects": False, "timeout": aiohttp.ClientTimeout(total=seconds)}
     async with (await session()).request(method, url, **options) as response:
@@ -102,10 +95,7 @@ async def request(
 
 
 class Refusal(Exception):
-    """A request that is rejected: the answer's status and headers, and an error in OpenAI's form.
-
-    Programs distinguish errors by `kind`, their type, and `code`, by default the status.
-    """
+    """A request that is rejected: the answer's status and headers, and an error in OpenAI's form."""
 
     def __init__(
         self,
@@ -143,12 +133,7 @@ async def read_json(request: web.Request) -> Any:
 
 
 class Guard:
-    """Whom a server serves: this machine alone, or clients with a key.
-
-    Args:
-        keys: Keys of clients; an empty one is a `ConfigError`.
-        danger: What anyone who reaches the server could do without one, for the message.
-    """
+    """Whom a server serves: this machine alone, or clients with a key; others would be a `danger`."""
 
     def __init__(self, keys: Sequence[str] = (), danger: str = "") -> None:
         if not all(isinstance(key, str) and key.strip() for key in keys):
@@ -178,7 +163,6 @@ class Guard:
 
 
 def _require_local(request: web.Request) -> None:
-    """Reject a request for another host's name, or from a page of another host."""
     origin = request.headers.get("Origin")
     hosts = [URL(f"http://{request.host}").host, *([] if origin is None else [URL(origin).host])]
     if not set(hosts) <= set(LOOPBACK):
@@ -186,7 +170,7 @@ def _require_local(request: web.Request) -> None:
 
 
 def key_of(request: web.Request) -> str:
-    """The API key of a request; empty if there is none."""
+    """The API key of a request, or nothing."""
     return request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
 
 
@@ -207,6 +191,29 @@ class Server:
     async def close(self) -> None:
         """Stop serving: requests under way get the server's grace to end."""
         await self._runner.cleanup()
+
+
+class Service(ABC):
+    """What serves from `start` to `close`, at `url`; an asynchronous context manager."""
+
+    url = ""
+    _server: Server | None = None
+
+    @abstractmethod
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Serve, by default to this machine alone; port 0 is a free one."""
+
+    async def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            await self._server.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 async def start_server(
@@ -241,8 +248,6 @@ async def start_server(
 
 
 def _guarded(guard: Guard, refusal_of: Callable[[Exception], Refusal]) -> Any:
-    """The middleware that checks keys and answers for handlers that raise."""
-
     @web.middleware
     async def guarded(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -250,10 +255,9 @@ def _guarded(guard: Guard, refusal_of: Callable[[Exception], Refusal]) -> Any:
         try:
             if request.path != "/health":
                 guard.check(request)
-            if request.match_info.http_exception is not None:  # nothing is there
-                raise Refusal(
-                    404, f"there is no {request.method} {request.path}, only {_routes(request.app)}"
-                )
+            if request.match_info.http_exception is not None:
+                there = f"there is no {request.method} {request.path}, only {_routes(request.app)}"
+                raise Refusal(404, there)
             return await handler(request)
         except web.HTTPException:
             raise
@@ -268,6 +272,5 @@ def _guarded(guard: Guard, refusal_of: Callable[[Exception], Refusal]) -> Any:
 
 
 def _routes(app: web.Application) -> str:
-    """What an application serves."""
     routes = [(each.method, each.resource) for each in app.router.routes() if each.method != "HEAD"]
     return ", ".join(f"{method} {resource.canonical}" for method, resource in routes if resource is not None)

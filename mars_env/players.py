@@ -23,13 +23,9 @@ Player = Agent | AgentFunction
 class FunctionAgent:
     """An agent that calls a function from an observation to a string or an `Action`, sync or async.
 
-    The function is called once for each of the n actions, with another seed each time if it has a parameter
-    ``seed``. A sync function blocks the event loop, so write one that waits as async. Its turns cannot be
-    trained on, unless it returns actions with completions.
-
-    Args:
-        function: The function; a `ConfigError` if it takes other arguments.
-        policy: Its name in stored turns; by default the function's.
+    Each of the n actions is a call, with a seed of its own if the function has a parameter ``seed``. A sync
+    function blocks the event loop: write one that waits as async. Its turns cannot be trained on, unless it
+    returns actions with completions. `policy` is its name in stored turns, by default the function's.
 
     Example:
         >>> from mars_env.sync import run_sync
@@ -49,7 +45,7 @@ class FunctionAgent:
         return f"FunctionAgent({self.policy!r})"
 
     def identity(self) -> dict[str, Any]:
-        """What identifies it: its policy and its function."""
+        """See `mars_env.identity.identity_of`."""
         return {"policy": self.policy, "function": self.function}
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
@@ -67,8 +63,6 @@ class FunctionAgent:
 
 
 class _Team(Protocol):
-    """Rules or an environment, which name their agents."""
-
     @property
     def possible_agents(self) -> Sequence[str]: ...
 
@@ -76,8 +70,7 @@ class _Team(Protocol):
 def assign_agents(team: _Team, players: Player | Mapping[str, Player]) -> dict[str, Agent]:
     """An agent for every name of a team, from one player for all, or players by agent or role.
 
-    Raises:
-        ConfigError: A name has no player, a player no name, or a player is neither agent nor function.
+    A `ConfigError` if a name has no player, a player no name, or a player is neither agent nor function.
     """
     names = team.possible_agents
     mapping = by_name(players, names) if isinstance(players, Mapping) else dict.fromkeys(names, players)
@@ -113,7 +106,7 @@ def _agent(player: Player) -> Agent:
 
 
 def lacking(value: object) -> str:
-    """A value that is not an agent, as messages show it; whether it only lacks a policy."""
+    """A value that is not an agent, as messages show it."""
     if hasattr(value, "act") and not hasattr(value, "policy"):
         return f"{brief(value)}, which has act() but no attribute policy, the name of its weights"
     return brief(value)

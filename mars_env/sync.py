@@ -17,27 +17,19 @@ from mars_env.errors import ContextError, ServerDown
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_GRACE = 5.0
-"""Seconds that an interrupted coroutine may take to end."""
-
-_POLL = 0.5
-"""Seconds after which the waiting thread looks for signals: one that comes just before it waits does not
-wake it."""
-
-_ENDS_RUN = (ContextError, ServerDown)
-"""Errors of a sample that end a run."""
+_GRACE = 5.0  # seconds that an interrupted coroutine may take to end
+_POLL = 0.5  # seconds after which a waiting thread looks for signals: one just before does not wake it
+_ENDS_RUN = (ContextError, ServerDown)  # errors of a sample that end a run
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_thread = threading.local()
-"""``_thread.runs_loop`` is set in the threads whose event loops this module runs."""
+_thread = threading.local()  # its runs_loop is set in the threads whose event loops this module runs
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a background event loop and return its result.
+    """Run a coroutine to its end on a background event loop, also in a notebook or a server.
 
-    Works inside a notebook or a server, where `asyncio.run` raises. All calls share one loop per
-    process (a forked child gets a new one), so what an async object keeps between calls stays valid. Ctrl-C
+    All calls share one loop per process, so what an async object keeps between calls stays valid. Ctrl-C
     cancels the coroutine and waits up to five seconds for it to clean up. Sync code that a coroutine calls
     there (a user's reward, say) may call this again.
     """
@@ -88,7 +80,7 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]], name: str) -> Callab
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run a loop until it is stopped. A task's `SystemExit` breaks it off, and whoever waits gets it too."""
+    """A task's `SystemExit` breaks a loop off, and whoever waits gets it too."""
     _thread.runs_loop = True
     while True:
         with suppress(SystemExit, KeyboardInterrupt):
@@ -145,7 +137,7 @@ def _started(function: Callable[[], T]) -> Future[T]:
 
 
 def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    """At interpreter exit: stop the loop and close what async objects hold in it, such as connections."""
+    """At exit: close what async objects hold in the loop, such as connections."""
     loop.call_soon_threadsafe(loop.stop)
     thread.join(_GRACE)
     if not thread.is_alive():
@@ -169,7 +161,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 async def maybe_await(value: T | Awaitable[T]) -> T:
-    """The value, awaited if it is awaitable: lets users' functions be sync or async."""
+    """The value, awaited if it is awaitable."""
     if inspect.isawaitable(value):
         return await value
     return value
@@ -186,8 +178,7 @@ def awaitable(value: Awaitable[T], what: str) -> Awaitable[T]:
 def only_own_cancellation() -> Iterator[None]:
     """Inside, a `CancelledError` says that the present task is cancelled; any other becomes a `RuntimeError`.
 
-    Code of a user may raise one because what it waits for was cancelled. As an error of that code it can be
-    handled; as a cancellation it would end the task that runs it.
+    A user's code may raise one because what it waits for was cancelled: that must not end the task.
     """
     try:
         yield
@@ -212,9 +203,7 @@ class Gate:
         """The running event loop's semaphore."""
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            running = {
-                other: semaphore for other, semaphore in self._by_loop.items() if not other.is_closed()
-            }
+            running = {other: each for other, each in self._by_loop.items() if not other.is_closed()}
             self._by_loop = {**running, loop: asyncio.Semaphore(self.limit)}
         return self._by_loop[loop]
 
@@ -232,7 +221,7 @@ async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 _turn: ContextVar[tuple[asyncio.Timeout, float] | None] = ContextVar("turn", default=None)
-"""The limit of the present turn, and its seconds."""
+"""The present turn's limit, and its seconds."""
 
 
 @asynccontextmanager
@@ -278,7 +267,6 @@ async def gather_samples(
 
 
 async def _wait_for(tasks: Sequence[asyncio.Task[Any]], limit: tuple[asyncio.Timeout, float] | None) -> None:
-    """Wait until tasks have ended, or until the limit, after which those under way are cancelled."""
     until = None if limit is None or limit[0].expired() else limit[0].when()
     loop = asyncio.get_running_loop()
     if limit is None or until is None:
@@ -296,7 +284,7 @@ async def _wait_for(tasks: Sequence[asyncio.Task[Any]], limit: tuple[asyncio.Tim
 
 
 async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel the tasks that are still running, and wait until they have ended; what they raise is dropped."""
+    """Cancel tasks and wait until they have ended; what they raise is dropped."""
     every = list(tasks)
     for task in every:
         task.cancel()

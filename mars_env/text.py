@@ -1,7 +1,4 @@
-"""Untrusted strings made safe: no character of them acts as a command on a terminal, in a log or on a page.
-
-Strings from models, problem files, stored runs, servers and exceptions are untrusted.
-"""
+"""Strings of models, files, servers and errors made safe: none acts on a terminal, in a log or on a page."""
 
 import difflib
 import logging
@@ -13,8 +10,6 @@ from pathlib import Path
 
 
 class _Visible(dict[int, str]):
-    """Visible forms by code point, computed on first use."""
-
     def __missing__(self, code: int) -> str:
         character = chr(code)
         if character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs":
@@ -33,8 +28,7 @@ _VISIBLE = _Visible()
 def visible(text: str) -> str:
     """The string with every character escaped that a reader cannot see or that a terminal obeys.
 
-    These are control characters, bidirectional and zero-width ones, line and paragraph separators, lone
-    surrogates, private and unassigned ones. Newlines, tabs and spaces stay.
+    Newlines, tabs and spaces stay.
     """
     return text if text.isprintable() else text.translate(_VISIBLE)
 
@@ -45,12 +39,9 @@ def one_line(text: str, width: int = 100) -> str:
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 
 
-def bounded(text: str, length: int = 1_000) -> str:
-    """The string; if it is longer, without its middle, because the end of a message says what to do."""
-    if len(text) <= length:
-        return text
-    end = length // 3
-    return f"{text[: length - end - 1]}…{text[-end:]}"
+def bounded(text: str) -> str:
+    """At most 1,000 characters of a message: without its middle, since its end says what to do."""
+    return text if len(text) <= 1_000 else f"{text[:666]}…{text[-333:]}"
 
 
 def describe_error(error: BaseException) -> str:
@@ -77,16 +68,12 @@ _INSTALLED = {
 
 def users_line(error: BaseException) -> str:
     """File, number and source of the last line of a user's code in a traceback; else empty."""
-    frames = [
-        each
-        for each in traceback.extract_tb(error.__traceback__)
-        if not each.filename.startswith(("<frozen ", "<string>"))
-        and not any(map(Path(each.filename).is_relative_to, _INSTALLED))
-    ]
-    if not frames:
-        return ""
-    line = f": {one_line(frames[-1].line)}" if frames[-1].line else ""
-    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}{line}"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path, is_generated = Path(frame.filename), frame.filename.startswith(("<frozen ", "<string>"))
+        if not is_generated and not any(map(path.is_relative_to, _INSTALLED)):
+            source = f": {one_line(frame.line)}" if frame.line else ""
+            return f"{path.name}, line {frame.lineno}{source}"
+    return ""
 
 
 def first_line(text: str | None) -> str:
@@ -139,10 +126,7 @@ def _initials(name: str) -> str:
 
 
 def validation_message(error: Exception, known: Iterable[str] = ()) -> str:
-    """What is wrong with some settings, on one line; of pydantic's report, the place and the reason.
-
-    `known` are the names of all settings, of which the closest to an unknown one is suggested.
-    """
+    """What is wrong with some settings, on one line; of the `known` ones, those close to unknown ones."""
     from pydantic import ValidationError  # not for those who only import the package
 
     if not isinstance(error, ValidationError):

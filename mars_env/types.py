@@ -1,7 +1,6 @@
 """The nouns of mars_env: frozen values, and the protocols that users implement.
 
-A rollout is a tree of turns: a `Turn` is one action of one agent on one observation, and names its parent, so
-that an episode, a grouped rollout and a tree search have one format.
+An episode, a grouped rollout and a tree search have one format: a tree of turns.
 """
 
 import math
@@ -23,13 +22,12 @@ Prompt = str | Sequence[int] | Sequence[Message]
 """A raw string, exact token ids, or chat messages that the model's own template renders."""
 
 FinishReason = Literal["stop", "length", "context", "content_filter", "fault"]
-"""Why a completion ended: by itself, at its token limit, at the end of the model's context, by a filter, or
-because its request failed."""
+"""See `Completion`."""
 
 _NUMBER: Any = Real  # also numpy's
 
 UNKNOWN_LOGPROB: Final = -9999.0
-"""What servers with OpenAI's interface write for an unknown log-probability: no number to compute with."""
+"""What servers with OpenAI's interface write for an unknown log-probability."""
 INTERRUPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "context": "the model's context was full before the completion's own limit",
@@ -50,7 +48,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem.
+    """A problem.
 
     Attributes:
         id: Unique within its set.
@@ -81,11 +79,9 @@ class Grade:
     """The outcome of judging one answer to one problem.
 
     Attributes:
-        verdict: CORRECT, WRONG or UNKNOWN.
         score: In [0, 1]; None if and only if the verdict is UNKNOWN.
         reason: One sentence: why it is WRONG or UNKNOWN.
         feedback: What a refining agent may read; contains nothing from private tests or references.
-        seconds: How long the judgement took.
         backend: What judged it, e.g. ``"integer"``, ``"symbolic"``, ``"bubblewrap"``.
         tokens: Tokens that a model sampled to judge it.
         details: What the grader wants to store, as plain data; as secret as the grade itself.
@@ -146,9 +142,9 @@ class Sampling:
 
     Attributes:
         temperature: 0 is greedy.
-        top_p: Nucleus; training needs 1.
+        top_p: Training needs 1.
         top_k: 0 means all tokens; training needs 0.
-        max_tokens: Hard limit of one completion, in tokens.
+        max_tokens: Of one completion.
         stop: Strings that end a completion (its text excludes them).
         seed: The request's seed; sample i of n uses ``derive_seed(seed, i)``.
         overflow: What happens when prompt and limit together exceed the model's context. ``"check"``: a run
@@ -179,10 +175,10 @@ class Completion:
         token_ids: Token ids that were sampled, including the stop token; never re-tokenised.
         logprobs: One for each of ``token_ids``: natural logarithms under the distribution that was sampled
             from, that is, after the temperature was applied.
-        temperature: The temperature that it was sampled at; a trainer divides its logits by it.
+        temperature: That it was sampled at; a trainer divides its logits by it.
         versions: Policy versions, run-length encoded: ``((version, number of tokens), ...)``.
-        prompt_tokens: Number of prompt tokens (known even if the server does not report the ids).
-        completion_tokens: Number of sampled tokens, likewise.
+        prompt_tokens: Their number, known even if the server does not report the ids.
+        completion_tokens: Likewise.
         train_prompt_ids: The prompt to train on, where the model read another one; else empty.
         fault: Why it was lost, for the finish reason ``"fault"``.
         informed_gain: In nats, how much more probable its tokens are to the same model when it is shown the
@@ -240,13 +236,12 @@ class ToolCall:
     """One call of a tool inside of a turn.
 
     Attributes:
-        completion: Position of the completion that asked for it, in the action.
-        name: Of the tool, as the model wrote it.
+        completion: Position in the action of the completion that asked for it.
+        name: As the model wrote it.
         arguments: The call as JSON, or what the model wrote if that cannot be read.
         result: What the model read.
         outcome: ``"ok"``; ``"error"``, of the call or of the tool's own; ``"refused"``, beyond the limit of
             calls; ``"fault"``, of the machinery: the turn is UNKNOWN.
-        seconds: How long it took.
     """
 
     completion: int
@@ -287,16 +282,11 @@ class Action:
 
     @property
     def interrupted(self) -> str:
-        """Why this action cannot be judged: the set-up, not the model, ended a completion; else empty.
-
-        Such an action is graded UNKNOWN and its turn has no reward.
-        """
+        """Why this action is graded UNKNOWN: the set-up, not the model, ended a completion; else empty."""
         if any(call.outcome == "fault" for call in self.calls):
             return "a tool could not be run"
-        reasons = (completion.finish_reason for completion in self.completions)
-        return self.fault or next(
-            (INTERRUPTIONS[reason] for reason in reasons if reason in INTERRUPTIONS), ""
-        )
+        reasons = (INTERRUPTIONS.get(completion.finish_reason) for completion in self.completions)
+        return self.fault or next(filter(None, reasons), "")
 
     @property
     def fault(self) -> str:
@@ -310,19 +300,14 @@ class Turn:
     """One action of one agent on one observation, as it is stored.
 
     Attributes:
-        tree_id: Id of the tree (one episode, or one search, on one problem).
         id: Its position in the tree: ``"0"`` for the first root turn, ``"0.2"`` for its third child.
-        parent_id: The parent turn's id; None for a root turn.
-        group_id: Id of the turns that it is compared with when advantages are computed.
+        group_id: Of the turns that it is compared with when advantages are computed.
         agent: Who acted, e.g. ``"verifier_0"``.
         policy: Name of the weights that acted; turns of one policy train together.
-        problem_id: Id of the problem.
-        action: The text and the completions.
-        grade: The grader's judgement of the text, if the rules have it graded.
+        grade: None if the rules have the text not graded.
         search_score: The score that a search may see, in [0, 1]; None outside searches.
         reward: None if it depends on an UNKNOWN grade; such turns leave their group.
         info: Plain data that the rules record (round, verdict read, malformed ...).
-        seconds: Wall-clock time that the agent took.
     """
 
     tree_id: str
@@ -341,7 +326,7 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """The action's text."""
+        """The text of the action."""
         return self.action.text
 
     @property
@@ -376,7 +361,6 @@ class Tree:
 
     Attributes:
         id: ``"<problem id>#<sample number>"``.
-        problem: The problem that was played.
         turns: In the order of their ids.
         final: Id of the turn whose text is the team's answer; None if there is none.
         fault: Why it could not be finished (a lost model server, for example); else empty.
@@ -429,13 +413,7 @@ class Agent(Protocol):
         """Name of the weights that act; turns with the same policy train together."""
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Choose n actions on one observation, independently of each other.
-
-        Args:
-            observation: The named fields that the rules show.
-            n: How many samples (a group's size, or 1).
-            seed: The only source of randomness.
-        """
+        """Choose n actions on one observation, independently of each other; `seed` is all randomness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,7 +460,7 @@ class RewardModel(Protocol):
     """Rates solutions without knowing the reference: a classifier, a judge, a function of the text."""
 
     async def rate(self, statement: str, texts: Sequence[str], seed: int) -> Ratings:
-        """Rate some solutions of one problem; a `mars_env.errors.ModelError` makes the tree faulty."""
+        """Rate solutions of one problem; a `mars_env.errors.ModelError` makes the tree faulty."""
 
 
 class Reward(Protocol):

@@ -15,16 +15,7 @@ from pathlib import Path
 import mars_env
 from mars_env import testing
 
-OPTIONAL = (
-    "torch",
-    "transformers",
-    "safetensors",
-    "datasets",
-    "pyarrow",
-    "matplotlib",
-    "tensorboard",
-    "pytest",
-)
+OPTIONAL = "torch transformers safetensors datasets pyarrow matplotlib tensorboard pytest"
 TEAM = {
     "solver_0": lambda observation: r"I guess \boxed{25}.",
     "verifier_0": lambda observation: "Nothing is justified.\nCorrectness: Wrong",
@@ -33,7 +24,6 @@ TEAM = {
 
 
 def command(*arguments):
-    """What `mars-env` prints."""
     done = subprocess.run([sys.argv[1], *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"mars-env {' '.join(arguments)}: {done.stderr}"
     return done.stdout
@@ -41,7 +31,7 @@ def command(*arguments):
 
 def check_surroundings():
     """Nothing optional is there to lean on, and the wheel brought no package of a common name."""
-    for name in (*OPTIONAL, "agents", "trainers", "tests"):
+    for name in (*OPTIONAL.split(), "agents", "trainers", "tests"):
         assert importlib.util.find_spec(name) is None, f"{name} can be imported"
 
 

@@ -7,10 +7,8 @@
     python scripts/check_real_answers.py . --show 20
 
 It reads GSM8K's test set with the completions of four models (OpenAI), the completions of two more (ToRA),
-eight completions each of 100 problems of MATH (Qwen), and the 5,000 solutions of MATH's test set.
-`SOURCES` names the
-commits and the numbers of texts; a source that is absent, at another commit, or of another size is an error.
-The licences are their own; nothing of them is kept here.
+eight completions each of 100 problems of MATH (Qwen), and the 5,000 solutions of MATH's test set. A source
+that is absent, at another commit, or of another size than `SOURCES` says is an error.
 """
 
 from __future__ import annotations
@@ -33,23 +31,13 @@ from mars_env.types import Problem
 TORA = "src/outputs/llm-agents/{}/gsm8k/test_tora_-1_seed0_t0.0_s0_e1319.jsonl"
 
 
-class Source(NamedTuple):
-    """A clone: its folder, its commit, and how many texts it has."""
-
-    folder: str
-    commit: str
-    texts: int
-
-
 SOURCES = {
-    source.folder: source
-    for source in (
-        Source("grade-school-math", "3101c7d5072418e28b9008a6636bde82a006892c", 6595),
-        Source("ToRA", "213c1c995038c73fab10343814df7a42f990f026", 2638),
-        Source("Qwen2.5-Math", "a45202bd16f1ec06f433442dc1152d0074773465", 800),
-        Source("math-evaluation-harness", "db77bc6bb2a17c90ed2d63e88ebd8c40a82858c5", 5000),
-    )
+    "grade-school-math": ("3101c7d5072418e28b9008a6636bde82a006892c", 6595),
+    "ToRA": ("213c1c995038c73fab10343814df7a42f990f026", 2638),
+    "Qwen2.5-Math": ("a45202bd16f1ec06f433442dc1152d0074773465", 800),
+    "math-evaluation-harness": ("db77bc6bb2a17c90ed2d63e88ebd8c40a82858c5", 5000),
 }
+"""By folder of a clone: its commit, and how many texts it has."""
 
 
 class Labelled(NamedTuple):
@@ -82,45 +70,36 @@ def main(
             console.print_json(data={**row._asdict(), "text": row.text[-200:], "reason": grade.reason})
     table = Table("source", "right", "of them CORRECT", "wrong", "of them CORRECT", "UNKNOWN")
     for source in dict.fromkeys(source for source, *_ in counts):
-        totals = {
-            right: sum(n for key, n in counts.items() if key[:2] == (source, right))
-            for right in (True, False)
-        }
-        unknown = sum(counts[source, right, "UNKNOWN"] for right in totals)
-        passed = [counts[source, right, "CORRECT"] for right in (True, False)]
-        figures = (totals[True], passed[0], totals[False], passed[1], unknown)
+        figures: list[int] = []
+        for right in (True, False):
+            texts = sum(n for key, n in counts.items() if key[:2] == (source, right))
+            figures += [texts, counts[source, right, "CORRECT"]]
+        figures.append(sum(counts[source, right, "UNKNOWN"] for right in (True, False)))
         table.add_row(source, *(f"{figure:,}" for figure in figures))
     console.print(table)
 
 
 def labelled(folder: Path, sources: list[str]) -> Iterator[Labelled]:
-    """All texts of the clones.
-
-    Raises:
-        typer.BadParameter: If a clone is unknown, absent, at another commit, or has another number of texts.
-    """
     for name in sources:
         if name not in SOURCES:
             raise typer.BadParameter(f"{name} is no source; the sources are {', '.join(SOURCES)}")
-        commit = commit_of(folder / name)
-        if commit != SOURCES[name].commit:
-            raise typer.BadParameter(f"{folder / name} has {commit}: check out {SOURCES[name].commit}")
+        commit, expected = commit_of(folder / name), SOURCES[name][0]
+        if commit != expected:
+            raise typer.BadParameter(f"{folder / name} has {commit}: check out {expected}")
     for name in sources:
         count = 0
         for row in READERS[name](folder / name):
             count += 1
             yield row
-        if count != SOURCES[name].texts:
-            raise typer.BadParameter(f"{name} has {count} texts, not {SOURCES[name].texts}")
+        if count != SOURCES[name][1]:
+            raise typer.BadParameter(f"{name} has {count} texts, not {SOURCES[name][1]}")
 
 
 def commit_of(clone: Path) -> str:
-    """The commit of a clone, or why there is none."""
     if not (clone / ".git").exists():
         return "no clone"
-    result = subprocess.run(
-        ("git", "-C", str(clone), "rev-parse", "HEAD"), capture_output=True, text=True, check=False
-    )
+    command = ("git", "-C", str(clone), "rev-parse", "HEAD")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     return result.stdout.strip() or result.stderr.strip()
 
 
@@ -162,13 +141,11 @@ READERS = dict(zip(SOURCES, (of_openai, of_tora, of_qwen, of_math), strict=True)
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file."""
     with path.open(encoding="utf-8") as file:
         yield from map(json.loads, file)
 
 
 def number(text: str) -> float | None:
-    """The number that a text is; None if it is none."""
     try:
         return float(text.replace(",", "").replace("$", ""))
     except ValueError:

@@ -40,7 +40,6 @@ STYLE = """
 
 
 def floors():
-    """The rooms of every layer, from the top down."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     return [[name.strip().removeprefix(f"{PACKAGE}.") for name in layer.split(":")] for layer in layers]
@@ -76,7 +75,6 @@ def needed(pairs):
 
 
 def purpose(room):
-    """The first sentence of a room's docstring."""
     folder, module = ROOT / PACKAGE / room / "__init__.py", ROOT / PACKAGE / f"{room}.py"
     doc = ast.get_docstring(ast.parse((folder if folder.exists() else module).read_text(encoding="utf-8")))
     sentence = " ".join(doc.split("\n\n")[0].split()).replace("`", "")
@@ -84,7 +82,6 @@ def purpose(room):
 
 
 def picture():
-    """The SVG as a text."""
     rows = floors()
     boxes = {}
     for y, rooms in enumerate(rows):
@@ -122,7 +119,6 @@ def picture():
 
 
 def main():
-    """Write the picture, or compare it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only compare the picture with the code")
     drawn = picture()

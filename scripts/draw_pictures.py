@@ -42,7 +42,6 @@ MONO = "font-family=\"ui-monospace, 'DejaVu Sans Mono', monospace\""
 
 
 def text(x, y, words, fill, size=13, font=SANS, more=""):
-    """One line of text."""
     return (
         f'<text x="{x:g}" y="{y:g}" fill="{fill}" font-size="{size}" {font} xml:space="preserve"{more}>'
         f"{escape(words)}</text>"
@@ -50,25 +49,21 @@ def text(x, y, words, fill, size=13, font=SANS, more=""):
 
 
 def box(x, y, width, height, round, fill, edge="none"):
-    """A rectangle with round corners."""
     place = f'x="{x:g}" y="{y:g}" width="{width}" height="{height}" rx="{round}"'
     return f'<rect {place} fill="{fill}" stroke="{edge}"/>'
 
 
 def ring(x, y, radius, fill, edge, width):
-    """A circle."""
     place = f'cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"'
     return f'<circle {place} fill="{fill}" stroke="{edge}" stroke-width="{width}"/>'
 
 
 def line(x1, y1, x2, y2, colour, width=1):
-    """A straight line."""
     place = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {place} stroke="{colour}" stroke-width="{width}"/>'
 
 
 def svg(width, height, title, parts, theme):
-    """A whole picture on its paper."""
     paper = box(0, 0, width, height, 8, theme["paper"])
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}'
@@ -76,7 +71,6 @@ def svg(width, height, title, parts, theme):
 
 
 def wrapped(words, width):
-    """A text in lines of at most `width` characters."""
     lines = [""]
     for word in words.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
@@ -86,7 +80,6 @@ def wrapped(words, width):
 
 
 def outcome(turn):
-    """A turn's result in words, and its colour."""
     if turn["grade"] is None:
         return f"says: {turn['verdict']}", GREEN if turn["verdict"] == "Correct" else RED
     return ("✓ right", GREEN) if turn["grade"] == "CORRECT" else ("✗ wrong", RED)
@@ -114,7 +107,6 @@ def card(turn, x, y, width, height, theme):
 
 
 def arrow(x1, y1, x2, y2, theme):
-    """An arrow to the right or downwards."""
     dx, dy = (6, 0) if y1 == y2 else (0, 6)
     sides = f"{x2 - dx - dy / 1.5:g},{y2 - dy - dx / 1.5:g} {x2 - dx + dy / 1.5:g},{y2 - dy + dx / 1.5:g}"
     return [
@@ -163,7 +155,6 @@ def scripted(observation, seed):
 
 
 def refining(observation, seed):
-    """A Solver that revises its own solution."""
     return r"\boxed{4}" if random.Random(seed).random() < 0.3 else rf"\boxed{{{seed % 3}}}"
 
 
@@ -259,7 +250,6 @@ def drawn_tree(tree, theme):
 
 
 def pictures():
-    """All pictures by file name."""
     recorded = json.loads((PICTURES / "episode.json").read_text(encoding="utf-8"))
     trees = {name: played(*game) for name, game in games().items()}
     drawn = {}
@@ -271,10 +261,7 @@ def pictures():
 
 
 def main():
-    """Write the pictures, or check them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     drawn = pictures()

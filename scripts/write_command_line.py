@@ -22,7 +22,6 @@ environment id is `<problem set>-<game>`; modules of the working folder can be n
 
 
 def cell(words):
-    """A text as it stands in a table's cell."""
     return " ".join(str(words or "").split()).replace("|", "\\|")
 
 
@@ -39,17 +38,12 @@ def section(name):
     lines = ["", f"## {name}", "", f"    mars-env {name} [OPTIONS] {usage}".rstrip(), ""]
     lines += [cell(command.help).replace("*", "\\*"), ""]
     rows = [each.get_help_record(context) for each in command.params if each.name != "help"]
-    if rows:
-        lines += [
-            "| option | meaning |",
-            "|---|---|",
-            *(f"| `{option(row[0])}` | {cell(row[1])} |" for row in rows),
-        ]
+    lines += ["| option | meaning |", "|---|---|"] if rows else []
+    lines += [f"| `{option(row[0])}` | {cell(row[1])} |" for row in rows]
     return "\n".join(lines)
 
 
 def page():
-    """The whole page."""
     return HEAD + "".join(f"{section(name).rstrip()}\n" for name in _COMMANDS)
 
 

@@ -27,7 +27,7 @@ _COMMANDS = {
     "compare": ("runs:compare", "Paired differences between two runs, B minus A, with 95% intervals."),
     "view": ("runs:view", "Write a run as one HTML page that needs no network."),
     "export": ("export:export", "Write a run as a data set for other trainers."),
-    "check-rows": ("check_rows:check_rows", "Check rows to train on, of this or another library."),
+    "check-rows": ("export:check_rows", "Check rows to train on, of this or another library."),
     "record": ("record:record", "Serve an OpenAI-compatible API that records each agent's calls."),
     "reward": ("record:reward", "Give the turns of a recorded run their rewards."),
     "grade": ("grade:grade", "Judge stored answers on all cores: one verdict a row."),
@@ -41,7 +41,7 @@ class _Commands(TyperGroup):
     """The commands by name: each is imported when it is called, none to list them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, in the order in which a newcomer needs them."""
+        """In the order in which a newcomer needs them."""
         return list(_COMMANDS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -120,8 +120,6 @@ def main() -> None:
         sys.path.append(folder)
     try:
         app()
-    except KeyboardInterrupt:
-        sys.exit(130)
     except Exception as error:
         refused = isinstance(error, MarsError)
         if not refused and not users_line(error):  # the library's fault: its traceback is needed

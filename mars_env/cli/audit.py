@@ -41,15 +41,9 @@ def audit(  # public edge: one parameter is one option of the command
         grader=grader,
     )
     chosen = options.loaded(problems, fields, split, env_spec.problems)
-    with options.progress_bar() as bar:
-        task = bar.add_task("auditing", total=limit)
+    with options.progress_bar("auditing") as on_progress:
         report = audit_environment(
-            env_spec,
-            problems=chosen,
-            limit=limit,
-            agents=agents,
-            seed=seed,
-            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+            env_spec, problems=chosen, limit=limit, agents=agents, seed=seed, on_progress=on_progress
         )
     if json_output:
         say_json(report.json_text())

@@ -34,12 +34,11 @@ PARTS = {
 }
 """What each extra is for, and the packages that it brings."""
 
-APART = ("vllm", "openrlhf")
-"""Extras that pin other versions of torch and transformers."""
+APART = ("vllm", "openrlhf")  # they pin other versions of torch and transformers
 
 
 def installed(package: str) -> str | None:
-    """The installed version of a package; None where it is not installed."""
+    """The installed version of a package."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -75,7 +74,6 @@ def doctor() -> None:
 
 
 def _importable() -> str:
-    """What programs may import in the best sandbox, with versions."""
     try:
         numbers = run_sync(sandbox.importable())
     except SandboxError:
@@ -85,7 +83,6 @@ def _importable() -> str:
 
 
 def _device() -> str:
-    """The device that models in this process would use."""
     if find_spec("torch") is None:
         return "none (torch is not installed)"
     import torch  # only here: it takes seconds

@@ -123,7 +123,6 @@ def evaluate(  # public edge: one parameter is one option of the command
 
 
 def _price(prices: Prices | None, tokens: int | None) -> str:
-    """What the sampled tokens cost at most: all of them at the highest price."""
     if prices is None or tokens is None:
         return ""
     highest = max(sampled for _, sampled in prices.values())

@@ -1,4 +1,4 @@
-"""`mars-env export`: a stored run as a data set for other trainers."""
+"""`mars-env export` and `mars-env check-rows`: rows for other trainers, and whether they are right."""
 
 import json
 import re
@@ -12,25 +12,17 @@ import typer
 from mars_env.agents.registry import as_agent, roles_of
 from mars_env.agents.roles import RoleAgent
 from mars_env.cli import options
-from mars_env.cli.screen import say
+from mars_env.cli.screen import Screen, say
 from mars_env.cli.stored import stored_game
-from mars_env.cli.streams import STREAM, write_to
-from mars_env.errors import ConfigError
+from mars_env.cli.streams import STREAM, read_from, write_to
+from mars_env.errors import ConfigError, explained
 from mars_env.gate import safe_messages
 from mars_env.lazy import import_object, needs
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.requests import is_messages
 from mars_env.models.scripted import ScriptedModel
-from mars_env.rollout import Run, groups_of, read_run
-from mars_env.rollout.exports import (
-    PromptOf,
-    dpo_rows,
-    prompted,
-    sft_rows,
-    turn_rows,
-    write_jsonl,
-    write_parquet,
-)
+from mars_env.rollout import Run, exports, groups_of, read_run
+from mars_env.rollout.exports import PromptOf
 from mars_env.text import counted
 from mars_env.types import Message, Observation, Turn
 
@@ -72,11 +64,7 @@ def export(  # public edge: one parameter is one option of the command
     if str(out) != STREAM and (out.suffix == ".parquet") != (format == "parquet"):
         raise ConfigError(f"--format parquet writes FILE.parquet, and no other does: got {out} for {format}")
     _require_format(format, {"--advantage": advantage != "group_normalised"}, ("samples",))
-    of_prompts = {
-        "--least": least != 1.0,
-        "--tokenizer": tokenizer is not None,
-        "--prompt": prompt is not None,
-    }
+    of_prompts = {"--least": least != 1, "--tokenizer": tokenizer is not None, "--prompt": prompt is not None}
     _require_format(format, of_prompts, ("sft", "dpo"))
     stored = read_run(run)
     if format in ("samples", "parquet"):
@@ -85,20 +73,49 @@ def export(  # public edge: one parameter is one option of the command
         if format == "samples":
             number = _write_samples(stored, target, advantage, role)
         elif format == "parquet":
-            table = (row for row in turn_rows(stored.trees) if not role or row["role"] in role)
-            number = write_parquet(table, target)
+            table = (row for row in exports.turn_rows(stored.trees) if not role or row["role"] in role)
+            number = exports.write_parquet(table, target)
         else:
             game = stored_game(stored, env_id, options.settings(set_))
             prompt_of: PromptOf = partial(_library_prompt, roles_of(game.rules))
             if tokenizer or prompt:
                 prompt_of = _decoded(tokenizer) if tokenizer else _prompt_function(prompt or "")
-            rows_of = sft_rows if format == "sft" else dpo_rows
-            number = write_jsonl(rows_of(prompted(stored.trees, game, prompt_of, role), least), target)
+            rows_of = exports.sft_rows if format == "sft" else exports.dpo_rows
+            turns = exports.prompted(stored.trees, game, prompt_of, role)
+            number = exports.write_jsonl(rows_of(turns, least), target)
     say(f"wrote {counted(number, 'row')} to {out}", err=str(out) == STREAM)
 
 
+def check_rows(
+    file: Annotated[Path, typer.Argument()],
+    advantage: Annotated[
+        Literal["group_normalised", "mean_centred", "leave_one_out", "any"], typer.Option(metavar="NAME")
+    ] = "group_normalised",
+) -> None:
+    """Check rows to train on, of this or another library.
+
+    Ids, masks, versions, log-probabilities, groups and advantages are checked. Each problem is a line with
+    row and field, and makes the exit status 1. docs/other-trainers.md has the form of rows.
+
+    Args:
+        file: Rows of JSON; - is standard input.
+        advantage: How advantages follow from a group's rewards: group_normalised, mean_centred,
+            leave_one_out; any: not checked.
+    """
+    from mars_env.trainers.row_checks import check_rows as problems_of
+
+    count = 0
+    cannot = explained(ConfigError, f"{file} cannot be read", OSError)
+    with cannot, read_from(file) as path, path.open("rb") as lines:
+        for problem in problems_of(lines, advantage):
+            count += 1
+            place = f"row {problem.row}" + (f", {problem.field}" if problem.field else "")
+            say(f"{place}: {problem.message}")
+    Screen(stderr=True).print(counted(count, "problem") if count else "all rows are right")
+    raise typer.Exit(1 if count else 0)
+
+
 def _require_format(format: str, is_given: Mapping[str, bool], formats: Sequence[str]) -> None:
-    """Reject options that are given with another format than these."""
     for option in (option for option, is_set in is_given.items() if is_set and format not in formats):
         raise ConfigError(f"{option} is for --format {' and '.join(formats)}, not for {format}")
 
@@ -111,7 +128,6 @@ def _require_roles(stored: Run, roles: Sequence[str]) -> None:
 
 
 def _write_samples(stored: Run, target: Path, advantage: Any, roles: Sequence[str] | None) -> int:
-    """Write what a trainer needs of each completion; returns the number of rows."""
     from mars_env.trainers.config import TrainConfig
     from mars_env.trainers.sample_files import write_samples
     from mars_env.trainers.samples import turn_samples
@@ -154,7 +170,6 @@ def _prompt_function(name: str) -> PromptOf:
 def _library_prompt(
     roles: Mapping[str, type[RoleAgent]], turn: Turn, observation: Observation
 ) -> str | list[Message] | None:
-    """The prompt of the library's agent; None for a turn that took several calls."""
     if len(turn.action.completions) > 1:
         return None
     if turn.role not in roles:

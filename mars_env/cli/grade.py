@@ -1,7 +1,7 @@
 """`mars-env grade` and `mars-env validate`: judge stored answers, and code problems themselves."""
 
+import itertools
 from collections import Counter
-from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +16,6 @@ from mars_env.errors import ConfigError
 from mars_env.grading.bulk import grade_file
 from mars_env.grading.code.grader import CodeGrader
 from mars_env.grading.code.validate import Validation, validate_problems
-from mars_env.problems import ProblemSet
 from mars_env.sync import run_sync
 from mars_env.types import Grader
 
@@ -52,16 +51,8 @@ def grade(  # public edge: one parameter is one option of the command
         raise ConfigError(f"the verdicts would replace {out}: choose another --out")
     listed = finite_set(as_problem_set(loaded(problems, fields, split) or problems))
     by_id = {problem.id: problem for problem in listed}
-    with read_from(completions) as source, write_to(out) as target, progress_bar() as bar:
-        task = bar.add_task("grading", total=None)
-        verdicts = grade_file(
-            by_id,
-            source,
-            target,
-            grader=grader,
-            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
-    counts = Counter(verdicts)
+    with read_from(completions) as source, write_to(out) as target, progress_bar("grading") as on_progress:
+        counts = Counter(grade_file(by_id, source, target, grader=grader, on_progress=on_progress))
     summary = ", ".join(f"{counts[v]} {v}" for v in sorted(counts)) or "no completions"
     Screen(stderr=True).print(f"{summary}, written to {out}")
 
@@ -90,21 +81,23 @@ def validate(problems: str, limit: Limit = None, mutants: int = 6, backend: str 
     chosen = load_problems(problems)[:limit]
     if chosen.endless:
         raise ConfigError(f"the set {problems!r} is endless: say how many problems, --limit N")
-    with progress_bar() as bar:
-        task = bar.add_task("validating", total=len(chosen))
-        validations = run_sync(_validated(chosen, backend, mutants, lambda done: bar.advance(task)))
+    numbers = itertools.count(1)
+
+    async def validated() -> list[Validation]:
+        async with aclosing(CodeGrader(backend=backend)) as grader:
+            with progress_bar("validating") as on_progress:
+                return await validate_problems(
+                    chosen,
+                    grader,
+                    n_mutants=mutants,
+                    on_progress=lambda _: on_progress(next(numbers), len(chosen)),
+                )
+
+    validations = run_sync(validated())
     for validation in validations:
         if not validation.fit:
             say(f"{validation.problem}: {validation.reason}")
     rejected = sum(not validation.fit for validation in validations)
-    Screen(stderr=True).print(
-        f"{len(validations) - rejected} of {len(validations)} problems are fit for training"
-    )
+    fit = len(validations) - rejected
+    Screen(stderr=True).print(f"{fit} of {len(validations)} problems are fit for training")
     raise typer.Exit(1 if rejected else 0)
-
-
-async def _validated(
-    problems: ProblemSet, backend: str, mutants: int, on_progress: Callable[[Validation], None]
-) -> list[Validation]:
-    async with aclosing(CodeGrader(backend=backend)) as grader:
-        return await validate_problems(problems, grader, n_mutants=mutants, on_progress=on_progress)

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 
 from rich.console import Group, RenderableType
@@ -55,7 +55,6 @@ def _share_bar(share: Share) -> Text:
 
 
 def _interval_bar(share: Share) -> Text:
-    """A line from 0 to 100%, with the interval and in it the value."""
     low, at, high = (round((_BAR - 1) * x) for x in (share.interval[0], share.value, share.interval[1]))
     styles = ["green" if low <= place <= high else "bright_black" for place in range(_BAR)]
     return Text.assemble(*(("●" if place == at else "━", style) for place, style in enumerate(styles)))
@@ -72,17 +71,17 @@ def _reasons(snapshot: Snapshot) -> list[str]:
 class TrainingView(Logger):
     """A logger that a live display shows: the steps, the reward of each role over them, and the time left."""
 
-    def __init__(self, steps: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._steps, self._clock = steps, clock
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
         self._first = self._step = 0
-        self._start = clock()
+        self._start = time.monotonic()
         self._rewards: defaultdict[str, list[float]] = defaultdict(list)
         self._tokens = 0.0
 
     def start(self, step: int) -> None:
         """Count from the step that a resumed run continues after."""
         self._first = self._step = step
-        self._start = self._clock()
+        self._start = time.monotonic()
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Take the rewards and tokens of a step."""
@@ -96,7 +95,7 @@ class TrainingView(Logger):
                 self._tokens += value
 
     def __rich__(self) -> RenderableType:
-        seconds, done = self._clock() - self._start, self._step - self._first
+        seconds, done = time.monotonic() - self._start, self._step - self._first
         grid = Table.grid(padding=(0, 2))
         left = (self._steps - self._step) * seconds / done if done else None
         words = f"step {self._step:,} of {self._steps:,}"

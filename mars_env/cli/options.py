@@ -3,9 +3,10 @@
 import asyncio
 import json
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich import progress
@@ -16,14 +17,8 @@ from mars_env.cli.streams import STREAM, read_from
 from mars_env.errors import ConfigError
 from mars_env.evaluation.costs import checked_prices
 from mars_env.models.secrets import api_key
+from mars_env.net import Service
 from mars_env.problems import ProblemSet
-
-if TYPE_CHECKING:
-    from mars_env.cli.follow import FollowedRun
-    from mars_env.serving.openenv import OpenEnvServer
-    from mars_env.serving.recorder import Recorder
-    from mars_env.serving.server import TeamServer
-
 
 # Types of options, each of which several commands have.
 Required = Annotated[str, typer.Option()]
@@ -58,11 +53,14 @@ HELP = {
 """What an option means where a command's docstring does not say it."""
 
 
-def progress_bar() -> progress.Progress:
-    """A progress bar on standard error, so that standard output stays clean."""
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on standard error; gives a function that takes how many are done, and of how many."""
     columns = (progress.BarColumn, progress.MofNCompleteColumn, progress.TimeElapsedColumn)
     name = progress.TextColumn("{task.description}", markup=False)
-    return progress.Progress(name, *(column() for column in columns), console=Screen(stderr=True))
+    with progress.Progress(name, *(column() for column in columns), console=Screen(stderr=True)) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
@@ -85,20 +83,16 @@ def read_value(value: str) -> Any:
 
 
 def settings(values: Sequence[str] | None) -> dict[str, Any]:
-    """Settings of a game: ``name=value``, each value read by `read_value`."""
+    """Settings of a game: ``name=value``."""
     return {name: read_value(value) for name, value in pairs(values, "--set").items()}
 
 
 def loaded(
     problems: str | None, fields: str | None, split: str | None = None, own: str | None = None
 ) -> str | ProblemSet | None:
-    """The problems of an option; ``-`` reads them from standard input, in rows of JSON.
+    """The problems of the options ``--problems``, ``--fields`` and ``--split``.
 
-    Args:
-        problems: A set's name or a file; None for those of the environment.
-        fields: Names of the file's fields; an id without a name numbers the problems.
-        split: Of the set, where it is not the one that the set gives by itself.
-        own: Name of the environment's own set.
+    ``-`` reads rows of JSON from standard input; None are those of the environment, whose set is `own`.
     """
     if split is not None and problems != STREAM and fields is None:
         return load_problems(problems or own or "", split=split)
@@ -115,33 +109,32 @@ def loaded(
 
 
 def finite_set(problems: ProblemSet) -> ProblemSet:
-    """The set, unless it is endless."""
+    """The set; a `ConfigError` if it is endless."""
     if problems.endless:
         command = f"mars-env problems {problems.name} --jsonl --limit N"
         raise ConfigError(f"the set {problems.name!r} is endless: give a file that `{command}` writes")
     return problems
 
 
-async def serve_until_stopped(
-    server: "FollowedRun | OpenEnvServer | Recorder | TeamServer",
-    host: str,
-    port: int,
-    hello: Callable[[], str],
-) -> None:
-    """Serve until Ctrl-C or SIGTERM; what `hello` gives is said once the server is there."""
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    await server.start(host, port)
-    try:
-        say(f"{hello()}; Ctrl-C ends it")
-        await stopped.wait()
-    finally:
-        await server.close()
+def serve_until_stopped(server: Service, host: str, port: int, hello: Callable[[str], str]) -> None:
+    """Serve until Ctrl-C or SIGTERM; `hello` is what to say of the server's address."""
+
+    async def serve() -> None:
+        stopped = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        await server.start(host, port)
+        try:
+            say(f"{hello(server.url)}; Ctrl-C ends it")
+            await stopped.wait()
+        finally:
+            await server.close()
+
+    asyncio.run(serve())
 
 
 def client_keys(variable: str | None) -> list[str]:
-    """The clients' keys that an environment variable holds, separated by commas; none without a variable."""
+    """The keys that an environment variable holds, separated by commas; none without a variable."""
     return api_key(variable, "the clients' keys").replace(",", " ").split()
 
 

@@ -6,18 +6,18 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from rich.console import RenderableType
 from rich.live import Live
-from rich.text import Text
 
 from mars_env.cli.live import run_view
 from mars_env.cli.screen import Screen
 from mars_env.evaluation.costs import money
 from mars_env.evaluation.counters import Counters, Snapshot
 
-EVERY = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
+T = TypeVar("T")
+
+EVERY = 10.0  # seconds between two lines of progress where there is no terminal
 
 
 class MergedLog(logging.Handler):
@@ -42,7 +42,7 @@ class MergedLog(logging.Handler):
         self._more: Counter[str] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a record, or count it."""
+        """Show the first of its kind."""
         text = self.format(record)
         kind = _kind(text)
         if kind in self._first:
@@ -60,12 +60,11 @@ class MergedLog(logging.Handler):
 
 
 def _kind(text: str) -> str:
-    """A message without the names and numbers in which those of one kind differ."""
     return re.sub(r"[0-9]+(\.[0-9]+)*", "N", re.sub(r"\b(tree|turn) \S+", r"\1", text))
 
 
 @contextmanager
-def show_progress(counters: Counters, screen: Screen, *, every: float = EVERY) -> Iterator[None]:
+def show_progress(counters: Counters, screen: Screen) -> Iterator[None]:
     """While this is open, the run's progress, faults and retries are shown; in lines without a terminal."""
     library, retries = logging.getLogger("mars_env"), logging.getLogger("mars_env.models.http")
     merged, before = MergedLog(screen), retries.level
@@ -73,24 +72,14 @@ def show_progress(counters: Counters, screen: Screen, *, every: float = EVERY) -
     retries.setLevel(logging.INFO)
     over = threading.Event()
 
-    def ready(snapshot: Snapshot) -> bool:
-        """Not in the first seconds: a run that fails at once, by a wrong setting say, shows no progress."""
-        return bool(snapshot.turns or snapshot.seconds >= EVERY or over.is_set())
-
-    def line() -> str:
+    def drawn(draw: Callable[[Snapshot], T]) -> T | str:
+        """Empty in the first seconds: a run that fails at once, by a wrong setting say, has no progress."""
         snapshot = counters.snapshot()
-        return progress_line(snapshot) if ready(snapshot) else ""
+        return draw(snapshot) if snapshot.turns or snapshot.seconds >= EVERY or over.is_set() else ""
 
-    def view() -> RenderableType:
-        snapshot = counters.snapshot()
-        return run_view(snapshot) if ready(snapshot) else Text("")
-
+    live = Live(get_renderable=lambda: drawn(run_view), console=screen, refresh_per_second=2)
     try:
-        with (
-            Live(get_renderable=view, console=screen, refresh_per_second=2)
-            if screen.is_terminal
-            else _lines(line, screen, every)
-        ):
+        with live if screen.is_terminal else _lines(lambda: drawn(progress_line), screen):
             yield
             over.set()
     finally:
@@ -100,8 +89,7 @@ def show_progress(counters: Counters, screen: Screen, *, every: float = EVERY) -
 
 
 @contextmanager
-def _lines(line: Callable[[], str], screen: Screen, every: float) -> Iterator[None]:
-    """Print the line every so many seconds, and at the end."""
+def _lines(line: Callable[[], str], screen: Screen) -> Iterator[None]:
     ended = threading.Event()
 
     def print_line() -> None:
@@ -109,7 +97,7 @@ def _lines(line: Callable[[], str], screen: Screen, every: float) -> Iterator[No
             screen.print(text, soft_wrap=True)
 
     def print_often() -> None:
-        while not ended.wait(every):
+        while not ended.wait(EVERY):
             print_line()
 
     thread = threading.Thread(target=print_often, name="mars-env-progress", daemon=True)

@@ -58,12 +58,8 @@ def record(  # public edge: one parameter is one option of the command
         keys=client_keys(client_keys_env),
     )
     recorder.version = version
-    asyncio.run(_serve(recorder, host, port, out))
-
-
-async def _serve(recorder: Recorder, host: str, port: int, out: Path) -> None:
-    await recorder.check()
-    await serve_until_stopped(recorder, host, port, lambda: f"recording {recorder.url} into {out}")
+    asyncio.run(recorder.check())
+    serve_until_stopped(recorder, host, port, lambda url: f"recording {url} into {out}")
     counts = ", ".join(f"{number} {what}" for what, number in sorted(recorder.counts.items()) if number)
     say(f"recorded: {counts or 'nothing'}")
 

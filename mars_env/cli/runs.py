@@ -1,21 +1,23 @@
 """`mars-env compare` and `mars-env view`: reading stored runs."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from aiohttp import web
 
 from mars_env import api
 from mars_env.cli import options
-from mars_env.cli.follow import FollowedRun
 from mars_env.cli.screen import Screen, say, say_json
 from mars_env.cli.stored import stored_report
 from mars_env.cli.streams import STREAM, write_to
 from mars_env.errors import ConfigError
+from mars_env.net import Service, start_server
 from mars_env.rollout import Run, groups_of, read_run
+from mars_env.rollout.store import TREES
 from mars_env.viewer import Display, render_page, write_page
 from mars_env.viewer.page import plain_note
 
@@ -66,7 +68,9 @@ def view(
         if out is not None:
             raise ConfigError("--follow serves the page, and writes no file: leave out --out")
         read_run(run)  # an error, if there is none
-        asyncio.run(_follow(run, advantage, port))
+        followed = FollowedRun(run, partial(_page, run, advantage))
+        hello = f"shows {run}, and refreshes as episodes are finished"
+        options.serve_until_stopped(followed, "127.0.0.1", port, lambda url: f"{url} {hello}")
         return
     page, stored = out or run / "report.html", read_run(run)
     with write_to(page) as target:
@@ -76,12 +80,33 @@ def view(
     say(f"wrote {page}", err=str(page) == STREAM)
 
 
-async def _follow(run: Path, advantage: str | None, port: int) -> None:
-    def hello() -> str:
-        return f"{followed.url} shows {run}, and refreshes as episodes are finished"
+class FollowedRun(Service):
+    """Serves the page of a run that may still be played."""
 
-    followed = FollowedRun(run, partial(_page, run, advantage))
-    await options.serve_until_stopped(followed, "127.0.0.1", port, hello)
+    def __init__(self, run: Path, render: Callable[[str], str]) -> None:
+        self._trees, self._render = run / TREES, render
+        self._page = ("", "")
+        self._lock = asyncio.Lock()
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Start to serve."""
+        app = web.Application()
+        app.add_routes([web.get("/", self._get_page), web.get("/version", self._get_version)])
+        self._server = await start_server(app, host, port, grace=1.0)
+        self.url = self._server.url
+
+    def _version(self) -> str:
+        return str(self._trees.stat().st_size) if self._trees.exists() else "0"
+
+    async def _get_page(self, _: web.Request) -> web.Response:
+        async with self._lock:
+            version = self._version()
+            if version != self._page[0]:
+                self._page = version, await asyncio.to_thread(self._render, version)
+            return web.Response(text=self._page[1], content_type="text/html")
+
+    async def _get_version(self, _: web.Request) -> web.Response:
+        return web.Response(text=self._version())
 
 
 def _page(run: Path, advantage: str | None, version: str) -> str:

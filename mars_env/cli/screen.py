@@ -1,4 +1,4 @@
-"""All output of commands to a terminal passes here: no text is read as markup, none controls the terminal."""
+"""All output of commands passes here: no text is read as markup, none controls the terminal."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,12 +23,12 @@ class Screen(Console):
     """
 
     def render_str(self, text: str, *, style: Any = "", **options: Any) -> Text:
-        """The text as it is."""
+        """No markup."""
         layout = {name: options[name] for name in ("justify", "overflow") if options.get(name) is not None}
         return Text(visible(text), style=style, **layout)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """What is shown, piece by piece; only the console's own control codes stay codes."""
+        """Only the console's own control codes stay codes."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable():
                 yield segment

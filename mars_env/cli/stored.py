@@ -42,7 +42,6 @@ def stored_game(run: Run, env_id: str | None, settings: Mapping[str, Any]) -> Ga
 
 
 def _recorded(value: Any) -> Any:
-    """A setting from its string in the manifest."""
     plain = {"True": True, "False": False, "None": None}
     return plain.get(value, read_value(value)) if isinstance(value, str) else value
 
@@ -73,7 +72,6 @@ def _up_to_date(written: Report, now: Report) -> Report:
 
 
 def _written(path: Path) -> Report | None:
-    """The report that was written with a run, if it can be read."""
     if not path.is_file() or path.is_symlink() or path.stat().st_size >= _MOST_REPORT:
         return None
     try:
@@ -84,7 +82,6 @@ def _written(path: Path) -> Report | None:
 
 
 def _made(folder: Path, run: Run) -> Report | None:
-    """The report of a run's trees; None where they give none."""
     if not run.trees:
         return None
     config = run.manifest["must_match"]

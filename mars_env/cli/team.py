@@ -33,7 +33,7 @@ _END = "."
 
 
 class _Stopped(BaseException):
-    """The person has ended the input. The run ends, without a fault of an agent."""
+    """The person has ended the input, which is no fault of an agent."""
 
 
 class Person:
@@ -143,9 +143,7 @@ def serve(  # public edge: one parameter is one option of the command
     if protocol == "openenv":
         env_spec = spec(env_id, **options.settings(set_))
         environment = _openenv_server(env_spec, problems, role, agents, api_key_env)
-        asyncio.run(
-            options.serve_until_stopped(environment, host, port, lambda: f"serving at {environment.url}")
-        )
+        options.serve_until_stopped(environment, host, port, lambda url: f"serving at {url}")
         return
     if agents is None:
         raise ConfigError("say who plays: --agents SPEC (docs/agents.md)")
@@ -153,7 +151,9 @@ def serve(  # public edge: one parameter is one option of the command
     answerer = Answerer(env_id, agents, kind=kind, turn_timeout=turn_timeout, **options.settings(set_))
     how: dict[str, Any] = {"concurrency": concurrency, "waiting": waiting, "seed": seed, "out": out}
     server = TeamServer(answerer, name=name, keys=options.client_keys(api_key_env), **how)
-    asyncio.run(_serve(server, host, port))
+    options.serve_until_stopped(server, host, port, lambda url: f"serving {server.name} at {url}")
+    snapshot = server.counters.snapshot()
+    say(f"served: {snapshot.episodes:,} answers, {snapshot.turns:,} turns")
 
 
 def _openenv_server(
@@ -167,7 +167,6 @@ def _openenv_server(
 
 
 def _others(env: MarsEnv, names: list[str], agents: str | None) -> dict[str, Agent]:
-    """Who plays these places: the agents of a specification."""
     from mars_env.agents.registry import make_agents, roles_of
 
     if not names:
@@ -175,12 +174,6 @@ def _others(env: MarsEnv, names: list[str], agents: str | None) -> dict[str, Age
     if agents is None:
         raise ConfigError(f"say who plays {', '.join(names)}: --agents SPEC")
     return make_agents(agents, names, roles=roles_of(env.game.rules))
-
-
-async def _serve(server: TeamServer, host: str, port: int) -> None:
-    await options.serve_until_stopped(server, host, port, lambda: f"serving {server.name} at {server.url}")
-    snapshot = server.counters.snapshot()
-    say(f"served: {snapshot.episodes:,} answers, {snapshot.turns:,} turns")
 
 
 def play_game(
@@ -230,7 +223,6 @@ def _played(game: Game, team: Mapping[str, Agent], job: Job, seed: int) -> Tree:
 
 
 def _with_person(env: MarsEnv, roles: list[str], agents: str | None) -> dict[str, Agent]:
-    """The person for some agents, those of a specification for the others."""
     names = list(env.possible_agents)
     all_names = {*names, *map(role_of, names)}
     if unknown := next((role for role in roles if role not in all_names), None):

@@ -14,8 +14,7 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.run_file import load_run, parse_flags
 from mars_env.trainers.tables import setting_rows
 
-FITS_NOT = 3
-"""Exit status of a dry run whose models do not fit."""
+FITS_NOT = 3  # the exit status of a dry run whose models do not fit
 
 USAGE = """Usage: mars-env train FILE.toml|ENVIRONMENT [--model PATH] [--dry-run]
                       [--PATH.IN.FILE VALUE ...]

@@ -33,6 +33,7 @@ Tests = Sequence[Mapping[str, Any] | str] | Mapping[str, Any]
 OnTurn = Callable[[Turn], None]
 
 SOLVE_VERIFY_CORRECT = "solve-verify-correct"
+_TURNS = 64  # of one question, played at the same time
 
 
 def make_question(
@@ -56,7 +57,6 @@ def make_question(
 
 
 def _examples(statement: str, tests: Tests) -> tuple[str, dict[str, Any]]:
-    """The statement as a program's author must read it, and the tests in the form of a reference."""
     with explained(ConfigError, "these tests cannot be read", *UNREADABLE):
         if isinstance(tests, Mapping):
             row = dict(tests)
@@ -73,8 +73,7 @@ class Answerer:
     """A team that answers questions: agents, and the game that they play.
 
     The game is one, its name (``"solve-verify-correct"``, ``"tree-search"`` ...), or that of an environment's
-    id, with its kind of problems; agents and settings are as for `mars_env.evaluate`. At most `width` turns
-    of one question are played at the same time.
+    id, with its kind of problems; agents and settings are as for `mars_env.evaluate`.
     """
 
     def __init__(
@@ -84,7 +83,6 @@ class Answerer:
         *,
         kind: Kind | None = None,
         turn_timeout: float | None = None,
-        width: int = 64,
         settings: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
@@ -105,7 +103,6 @@ class Answerer:
         named = agents if isinstance(agents, str) else self.agents
         identities = team_identity(named, self.game.rules.possible_agents, roles)
         self._identity = described_spec(env_spec, named, identities)
-        self._width = width
         if self.game.visibility is not None:
             self.game.visibility.validate_problems([make_question("?")] if kind == "math" else [])
 
@@ -116,7 +113,7 @@ class Answerer:
         return Store(out, must_match, problems, may_change=identity["may_change"])
 
     async def require_room(self, problem: Problem | None = None) -> None:
-        """Reject contexts too small for the agents' limits, whatever is asked, or for one question."""
+        """Reject contexts that are too small for the agents' limits on a question, by default on any."""
         await require_room(self.game.rules, self.agents, [problem or make_question("?")])
 
     async def answer(
@@ -128,14 +125,10 @@ class Answerer:
         journal: Journal | None = None,
         on_turn: OnTurn | None = None,
     ) -> Solution:
-        """Play one question to its end.
+        """Play one question to its end; question, sample and seed are the only sources of randomness.
 
-        Question, sample and seed are the only sources of randomness. Turns that the `journal` has are not
-        played again; `on_turn` gets each turn as soon as it is finished.
-
-        Raises:
-            ConfigError: The game cannot play this question, for example a search of programs without tests.
-            ModelError: The team has no answer; says why.
+        Turns that the `journal` has are not played again; `on_turn` gets each turn as soon as it is finished.
+        A `ConfigError` if the game cannot play this question, a `ModelError` if the team has no answer.
         """
         if problem.kind != self.kind:
             raise ConfigError(f"this team answers questions of {self.kind}, not of {problem.kind}")
@@ -147,9 +140,9 @@ class Answerer:
                 for turn in turns:
                     on_turn(turn)
 
-        job, width = Job(problem, sample), self._width
+        job, gate = Job(problem, sample), at_most(_TURNS)
         tree = await play(
-            self.game, self.agents, job, seed=seed, journal=journal, on_turns=on_turns, gate=at_most(width)
+            self.game, self.agents, job, seed=seed, journal=journal, on_turns=on_turns, gate=gate
         )
         return self.solution(tree)
 

@@ -4,8 +4,16 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aiohttp import web
+
 EVENT_STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
-"""Headers of an answer that is streamed."""
+
+
+async def write_answer(response: web.StreamResponse, answer: Mapping[str, Any], *, with_usage: bool) -> None:
+    """Stream a whole chat completion."""
+    for chunk in chunks_of(answer, with_usage=with_usage):
+        await response.write(event(chunk))
+    await response.write(event("[DONE]"))
 
 
 def event(data: Mapping[str, Any] | str) -> bytes:

@@ -1,7 +1,6 @@
 """An OpenEnv server: one agent's place in a game as an environment, the others played by given agents.
 
-OpenEnv's clients (`openenv.core.GenericEnvClient`) speak JSON over a WebSocket at ``/ws``, an environment for
-each connection: ``reset`` and ``step`` give an observation, a reward and whether the episode is over.
+Clients (`openenv.core.GenericEnvClient`) speak JSON over a WebSocket at ``/ws``, an environment for each.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from mars_env.envs.aec import MarsEnv
 from mars_env.envs.gymnasium_view import GymnasiumView
 from mars_env.errors import MarsError
 from mars_env.models.scripted import ScriptedModel
-from mars_env.net import UNREADABLE, Guard, Server, plain_json, start_server
+from mars_env.net import UNREADABLE, Guard, Service, plain_json, start_server
 from mars_env.text import describe_error
 from mars_env.types import Observation
 
@@ -43,10 +42,10 @@ class OpenEnvSession:
     def __init__(self, view: GymnasiumView) -> None:
         self._view, self._steps, self._over = view, 0, True
         roles = roles_of(view.env.game.rules)
-        self._player = as_agent(ScriptedModel([""]), view.learner, roles=roles)
+        self._player: Any = as_agent(ScriptedModel([""]), view.learner, roles=roles)
 
     def handle(self, message: Any) -> dict[str, Any]:
-        """The answer to a message of a client; an error is an answer, too."""
+        """The answer to a message of a client, which may be an error."""
         try:
             kind, data = message["type"], message.get("data", {})
             if kind == "reset":
@@ -82,16 +81,13 @@ class OpenEnvSession:
     ) -> dict[str, Any]:
         """What the learner sees: the fields of the game, and the messages that its role makes of them."""
         self._over = done
-        seen: dict[str, Any] = {**observation, "messages": None if done else self._messages(observation)}
+        messages = None if done else self._player.prompt(observation)
+        seen = {**observation, "messages": messages}
         data = {"observation": seen, "reward": reward, "done": done, "metadata": info}
         return {"type": "observation", "data": json.loads(json.dumps(data, default=str))}
 
-    def _messages(self, observation: Observation) -> Any:
-        make = getattr(self._player, "prompt", None)
-        return make(observation) if callable(make) else None
 
-
-class OpenEnvServer:
+class OpenEnvServer(Service):
     """Serves sessions on one address, each with an environment of its own, which `make` makes.
 
     Clients play the learner; `partners` are the others, as for `mars_env.as_gymnasium`. Without `keys`, only
@@ -103,27 +99,17 @@ class OpenEnvServer:
     ) -> None:
         self._make, self._learner, self._partners = make, learner, partners
         self._guard = Guard(keys, "play with your models")
-        self._server: Server | None = None
         self._new_session()  # an error in learner or partners is raised here
-
-    @property
-    def url(self) -> str:
-        """The address, once it is served."""
-        return self._server.url if self._server is not None else ""
 
     def _new_session(self) -> OpenEnvSession:
         return OpenEnvSession(GymnasiumView(self._make(), learner=self._learner, partners=self._partners))
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Start to serve; port 0 is a free one."""
+        """Start to serve."""
         app = web.Application()
         app.add_routes([web.get("/ws", self._play), web.get("/health", _health), web.get("/schema", _schema)])
         self._server = await start_server(app, host, port, self._guard, grace=1.0)
-
-    async def close(self) -> None:
-        """Stop serving."""
-        if self._server is not None:
-            await self._server.close()
+        self.url = self._server.url
 
     async def _play(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
@@ -167,6 +153,5 @@ async def _health(_: web.Request) -> web.Response:
 
 
 async def _schema(_: web.Request) -> web.Response:
-    return web.json_response(
-        {"action": _ACTION, "observation": {"type": "object"}, "state": {"type": "object"}}
-    )
+    anything = {"type": "object"}
+    return web.json_response({"action": _ACTION, "observation": anything, "state": anything})

@@ -1,7 +1,6 @@
-"""`Recorder`: an OpenAI-compatible server in front of an engine that keeps what each agent's calls sampled.
+"""`Recorder`: an OpenAI-compatible server in front of an engine, which stores what agents' calls sampled.
 
-The recorder asks the engine for token ids and log-probabilities as well, gives the program what it asked for,
-and stores the rest: a run as `mars_env.rollout.read_run` reads it (docs/other-trainers.md).
+It asks the engine for token ids and log-probabilities as well (docs/other-trainers.md).
 """
 
 import re
@@ -10,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import aiohttp
 from aiohttp import web
@@ -26,7 +25,7 @@ from mars_env.models.preflight import check_server, model_names
 from mars_env.models.requests import NO_LIMIT
 from mars_env.models.secrets import Secrets, api_key
 from mars_env.rollout.records import MAX_DEPTH, check_plain
-from mars_env.serving.chunks import EVENT_STREAM, chunks_of, event
+from mars_env.serving.chunks import EVENT_STREAM, write_answer
 from mars_env.serving.recording import Call, RecordedRun, Reply, digests
 from mars_env.text import describe_error, logger, one_line
 from mars_env.types import Completion, Problem, Sampling
@@ -39,17 +38,15 @@ _NAME = re.compile(r"[\w.+-]{1,100}")
 _MARS_KEY = re.compile(r"mars:([^:]*)(?::(.*))?", re.S)
 _NUMBERS = frozenset({*NEUTRAL, "max_tokens", "max_completion_tokens"})
 
-_EXTRAS = ("prompt_token_ids", "token_ids", "logprobs")
-"""What the engine is asked for to train on a completion, beside what a program asks for."""
-
+_EXTRAS = ("prompt_token_ids", "token_ids", "logprobs")  # what training needs, asked for or not
 _NOT_PASSED = frozenset(
     {"host", "content-length", "content-type", "content-encoding", "connection", "accept-encoding",
      "transfer-encoding", "keep-alive", "te", "trailer", "upgrade"}
 )  # fmt: skip
 
 
-class Recorder:
-    """Records the chat completions of any program. Use it as an asynchronous context manager.
+class Recorder(net.Service):
+    """Records the chat completions of any program.
 
     An agent is named by the header ``X-Mars-Agent``, by an API key of the form ``mars:AGENT``, or by the end
     of the model's name (``qwen3@AGENT``); else it is ``agent_0``. In the same way the header ``X-Mars-Tree``
@@ -68,7 +65,7 @@ class Recorder:
     Attributes:
         counts: Of turns stored, of those that cannot be trained on, and of what was not stored, by reason.
         max_body: Longest body of a request and of an answer, in bytes; set it before `start`.
-        url: What programs are given as their ``base_url``; after `start`.
+        url: What programs are given as their ``base_url``.
         version: Version of the weights, noted with each token; set it when they change.
     """
 
@@ -92,28 +89,15 @@ class Recorder:
         self._processed, self.version = logprobs == "processed", 0
         self._key = api_key(api_key_env)
         self._guard = net.Guard(keys, "use the engine and write into the run")
-        self._server: net.Server | None = None
         self._secrets = Secrets([self._key, *self._endpoint.secrets])
         self._recording = RecordedRun(out, {"upstream": str(self._endpoint.base)}, problems, group)
         self.counts: Counter[str] = Counter()
         self._warnings: set[str] = set()
-        self.url = ""
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def check(self) -> None:
-        """Ask the engine whether it gives the token ids and log-probabilities that training needs.
+        """Check, by a `ConfigError`, that the engine gives the token ids and log-probabilities of training.
 
-        Without `api_key_env`, an engine that wants a key is not asked.
-
-        Raises:
-            ConfigError: It gives none, or refuses the key.
-            ModelError: It cannot be reached.
+        Without `api_key_env`, one that wants a key is not asked. A `ModelError` if it cannot be reached.
         """
         url, key = self._upstream
         listing = HTTPModel(url, "the engine", api_key_env=key)
@@ -128,7 +112,7 @@ class Recorder:
             log.warning("%s lists no models (status %s), so it was not checked for token ids", base, status)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Serve, by default to this machine alone; others need a key."""
+        """Start to serve."""
         app = web.Application(client_max_size=self.max_body)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._models)
@@ -142,8 +126,7 @@ class Recorder:
 
     async def close(self) -> None:
         """Stop serving; calls under way get a minute to end."""
-        if self._server is not None:
-            await self._server.close()
+        await super().close()
         self._recording.close()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
@@ -170,13 +153,11 @@ class Recorder:
     async def _ask(
         self, method: str, url: URL, request: web.Request, **options: Any
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """The engine's answer to what a program asks."""
         headers, limit = self._headers(request), aiohttp.ClientTimeout(total=None, connect=30)
         client = await net.session()
         return client.request(method, url, headers=headers, timeout=limit, allow_redirects=False, **options)
 
     def _call(self, request: web.Request, body: Any) -> tuple[Call, dict[str, Any]]:
-        """Who calls, and what the engine is asked."""
         model, messages = body["model"], body["messages"]
         if not isinstance(model, str) or not isinstance(messages, list) or not messages:
             raise ValueError("a model's name and a list of messages are needed")
@@ -212,16 +193,11 @@ class Recorder:
         return passed
 
     async def _failure(self, answer: aiohttp.ClientResponse) -> web.Response:
-        """The engine's own error, passed on: the program decides what to do."""
         self.counts[f"status {answer.status}"] += 1
         text = (await net.read_bounded(answer, self.max_body)).decode("utf-8", "replace")
         headers = {name: answer.headers[name] for name in ("Retry-After",) if name in answer.headers}
-        return web.Response(
-            status=answer.status,
-            text=self._secrets.mask(text),
-            headers=headers,
-            content_type=answer.content_type,
-        )
+        masked, kind = self._secrets.mask(text), answer.content_type
+        return web.Response(status=answer.status, text=masked, headers=headers, content_type=kind)
 
     def _stored(
         self, payload: bytes, call: Call, body: Mapping[str, Any], seconds: float
@@ -245,7 +221,6 @@ class Recorder:
         return reply
 
     def _warn_once(self, completion: Completion, body: Mapping[str, Any]) -> None:
-        """Say why a turn cannot be trained on, once for each cause."""
         if not completion.trainable and not completion.token_ids:
             why = "the engine gives no token ids (vLLM 0.10.2 or later does)"
         elif biasing_fields(body):
@@ -262,11 +237,10 @@ class Recorder:
             log.warning("turns are stored that cannot be trained on: %s", why)
 
     def _replies(self, payload: bytes, answer: Mapping[str, Any], body: Mapping[str, Any]) -> list[Reply]:
-        sampling = _sampling(body)
         completions = completions_of(
             payload,
             len(answer["choices"]),
-            sampling,
+            _sampling(body),
             processed=self._processed,
             version=self.version,
             biased=bool(biasing_fields(body)),
@@ -289,7 +263,6 @@ class Recorder:
         return web.json_response(dict(self.counts))
 
     def _refusal(self, error: Exception) -> net.Refusal:
-        """What a program reads of an error, which is counted."""
         reason, status, words = "refused", 500, str(error)
         if isinstance(error, net.Refusal):
             status = error.status
@@ -306,13 +279,10 @@ class Recorder:
 
 
 async def _streamed(request: web.Request, answer: Mapping[str, Any], options: Any) -> web.StreamResponse:
-    """Stream a whole answer."""
     response = web.StreamResponse(headers=EVENT_STREAM)
     await response.prepare(request)
     with_usage = isinstance(options, Mapping) and bool(options.get("include_usage"))
-    for chunk in chunks_of(answer, with_usage=with_usage):
-        await response.write(event(chunk))
-    await response.write(event("[DONE]"))
+    await write_answer(response, answer, with_usage=with_usage)
     await response.write_eof()
     return response
 
@@ -329,7 +299,6 @@ def _without_extras(answer: Mapping[str, Any], body: Mapping[str, Any]) -> dict[
 
 
 def _sampling(body: Mapping[str, Any]) -> Sampling:
-    """How a request is sampled."""
     fields = {name: body[name] for name in ("temperature", "top_p", "top_k") if body.get(name) is not None}
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or NO_LIMIT
     return Sampling(max_tokens=int(limit), **{"temperature": 1.0, **fields})

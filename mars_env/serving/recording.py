@@ -14,18 +14,13 @@ from mars_env.gate import without_surrogates
 from mars_env.rollout import Store, read_run
 from mars_env.types import Action, Completion, Problem, Tree, Turn
 
-RECORDED = "recorded"
-"""Title of a recorded run, and source of the problems that it made up."""
-
+RECORDED = "recorded"  # title of a recorded run, and source of the problems that it made up
 _TREE = re.compile(r"(.+)#(\d{1,9})", re.A | re.S)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request of a program: who asks (``"solver_0"``), of which weights, the whole conversation.
-
-    `tree` is the id of the tree that it belongs to; None where the program does not say.
-    """
+    """One request: who asks (``"solver_0"``), of which weights, the whole conversation, the tree if named."""
 
     agent: str
     policy: str
@@ -35,10 +30,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One choice of the server's answer: with its exact tokens, and as the program gets it.
-
-    The program knows it by its `id`: the answer's; from the second choice on with ``:1``, ``:2`` ...
-    """
+    """One choice of an answer, with its exact tokens; from the second on, ids end with ``:1``, ``:2`` ..."""
 
     completion: Completion
     message: Mapping[str, Any]
@@ -82,15 +74,11 @@ class RecordedRun:
         parent, length = self._extended(named, prefixes)
         tree, parent_id = parent or (self._tree(named, call, prefixes[-1]), None)
         problem = tree.rpartition("#")[0]
-        turns = []
+        turns: list[Turn] = []
         for reply in replies:
             place = self._children[tree, parent_id]
-            info: dict[str, Any] = {
-                "id": reply.id,
-                "number": self.turns,
-                "messages": [dict(message) for message in call.messages[length:]],
-                "digest": prefixes[-1],
-            }
+            messages = [dict(message) for message in call.messages[length:]]
+            info = {"id": reply.id, "number": self.turns, "messages": messages, "digest": prefixes[-1]}
             if reply.message.get("tool_calls"):
                 info["tool_calls"] = reply.message["tool_calls"]
             turn = Turn(
@@ -111,7 +99,7 @@ class RecordedRun:
         return turns
 
     def _extended(self, tree: str, prefixes: Sequence[str]) -> tuple[tuple[str, str] | None, int]:
-        """The turn whose conversation is continued, the longest if there are several, and its length."""
+        """The turn whose conversation is continued (the longest of several), and its length."""
         for length in range(len(prefixes), 0, -1):
             end = self._ends.get((tree, prefixes[length - 1]))
             if end is not None:
@@ -137,7 +125,6 @@ class RecordedRun:
         self._samples[problem] = max(self._samples[problem], int(number) + 1)
 
     def _note(self, turn: Turn) -> None:
-        """Enter a turn, so that later calls find it."""
         self._children[turn.tree_id, turn.parent_id] += 1
         self.turns = max(self.turns, int(turn.info.get("number", -1)) + 1)
         for text in {turn.text, THINKING.visible(turn.text)}:  # programs send a reply back with or without
@@ -147,7 +134,6 @@ class RecordedRun:
 
 
 def _tree_id(name: str | None) -> str:
-    """The id of a tree that a program names; empty where it names none."""
     if not name:
         return ""
     return name if _TREE.fullmatch(name) else f"{name}#0"
@@ -156,8 +142,7 @@ def _tree_id(name: str | None) -> str:
 def digests(messages: Sequence[Mapping[str, Any]], start: str = "") -> list[str]:
     """A digest for each prefix of a conversation, after one with the digest `start`; the shortest first.
 
-    Role, text, tool calls and the call that a tool answers count. Fields that clients add or leave out
-    (refusal, annotations, reasoning, an empty content) do not.
+    Fields that clients add or leave out (refusal, annotations, reasoning, an empty content) do not count.
     """
     prefixes = []
     for message in messages:
@@ -168,7 +153,7 @@ def digests(messages: Sequence[Mapping[str, Any]], start: str = "") -> list[str]
 
 
 def text_of_content(content: Any) -> str:
-    """The text of a message's content, which may be a list of parts."""
+    """The text of a message's content or of its parts."""
     if isinstance(content, list):
         content = "".join(map(_text_of, content))
     return without_surrogates(content) if isinstance(content, str) else ""

@@ -5,7 +5,6 @@ import itertools
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
 from weakref import WeakValueDictionary
 
 from aiohttp import web
@@ -14,10 +13,10 @@ from mars_env.checks import require_integer
 from mars_env.errors import ConfigError, ContextError, ModelError, StoreError
 from mars_env.evaluation.counters import Counters
 from mars_env.models.preflight import preflight
-from mars_env.net import Guard, Refusal, Server, read_json, start_server
+from mars_env.net import Guard, Refusal, Service, read_json, start_server
 from mars_env.rollout.tree_index import TreeIndex
 from mars_env.serving.answering import Answerer
-from mars_env.serving.chunks import EVENT_STREAM, chunks_of, event
+from mars_env.serving.chunks import EVENT_STREAM, event, write_answer
 from mars_env.serving.solution import Solution, progress
 from mars_env.serving.wire import ChatRequest, completion, read_request
 from mars_env.sync import end_tasks, gather_all
@@ -26,26 +25,21 @@ from mars_env.types import Problem, Turn
 
 log = logger(__name__)
 
-_HEARTBEAT = 15.0
-"""Seconds after which a stream without progress says that it is alive."""
-
+_HEARTBEAT = 15.0  # seconds after which a stream without progress says that it is alive
+_GRACE = 4.0  # seconds that questions may take to end when the server stops; then clients get an error
 _LATER = {"Retry-After": "5"}
 
-_GRACE = 4.0
-"""Seconds that questions under way may take to end when the server stops; then clients get an error."""
 
+class TeamServer(Service):
+    """Serves a team's answers as chat completions (docs/how-to/serve-a-team.md).
 
-class TeamServer:
-    """Serves a team's answers as chat completions; an asynchronous context manager.
-
-    docs/how-to/serve-a-team.md shows its use. A request is one question; its usage is the sum over all turns.
-    With `out`, each turn is stored as soon as it is finished: a request that was cut off by a kill, a lost
-    client or a lost model is continued when it comes again, and one with a seed that was answered before gets
-    the same answer.
+    A request is one question; its usage is the sum over all turns. With `out`, each turn is stored as soon as
+    it is finished: a request that was cut off by a kill, a lost client or a lost model is continued when it
+    comes again, and one with a seed that was answered before gets the same answer.
 
     Args:
         answerer: The team.
-        name: The model's name; by default the id of the answerer.
+        name: The model's name for clients; by default the id of the answerer.
         keys: API keys of clients; without any, only this machine is served.
         concurrency: Answers played at the same time.
         waiting: Answers that may wait; more are rejected with status 429.
@@ -55,8 +49,7 @@ class TeamServer:
     Attributes:
         max_body: Longest body of a request, in bytes; set it before `start`.
         counters: Counts what is played.
-        name: The model's name for clients.
-        url: What clients are given as their ``base_url``; after `start`.
+        url: What clients are given as their ``base_url``.
     """
 
     max_body = 4 * 2**20
@@ -83,24 +76,15 @@ class TeamServer:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._store = None if out is None else answerer.store(out, served=True, seed=seed)
         self._index = None if out is None else TreeIndex(out)
-        self._server: Server | None = None
         self._questions: set[asyncio.Task[list[Solution]]] = set()
         self._stopping = False
-        self.counters, self.url = Counters(), ""
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        self.counters = Counters()
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Serve, by default to this machine alone.
+        """Start to serve; if that fails, it is closed.
 
-        Raises:
-            ConfigError: The address cannot be used, is open to others without a key, or the agents' contexts
-                are too small for their limits. The server is then closed.
+        A `ConfigError` if the address cannot be used, is open to others without a key, or the agents'
+        contexts are too small for their limits.
         """
         try:
             self._guard.require(host)
@@ -125,10 +109,9 @@ class TeamServer:
     async def close(self) -> None:
         """Stop serving: questions under way get a few seconds to end, then their clients get status 503."""
         self._stopping = True
-        if self._server is not None:
-            end = asyncio.get_running_loop().call_later(_GRACE, self._end_questions)
-            await self._server.close()
-            end.cancel()
+        end = asyncio.get_running_loop().call_later(_GRACE, self._end_questions)
+        await super().close()
+        end.cancel()
         if self._store is not None:
             self._store.close()
 
@@ -153,7 +136,6 @@ class TeamServer:
             self._expected -= chat.n
 
     async def _streamed(self, request: web.Request, chat: ChatRequest, answer_id: str) -> web.StreamResponse:
-        """Progress as comments, turn by turn, then the answer."""
         response = web.StreamResponse(headers=EVENT_STREAM)
         lines: asyncio.Queue[str | None] = asyncio.Queue()
         answering = asyncio.create_task(self._answer(chat, lambda turn: lines.put_nowait(progress(turn))))
@@ -164,9 +146,7 @@ class TeamServer:
                 await response.write(f": {one_line(line, 300)}\n\n".encode())
             try:
                 answer = completion(self.name, answer_id, answering.result())
-                for chunk in chunks_of(answer, with_usage=chat.usage):
-                    await response.write(event(chunk))
-                await response.write(event("[DONE]"))
+                await write_answer(response, answer, with_usage=chat.usage)
             except ConnectionError:
                 raise
             except Exception as error:  # the status has gone out already
@@ -200,11 +180,9 @@ class TeamServer:
     async def _solution(self, chat: ChatRequest, index: int, on_turn: Callable[[Turn], None]) -> Solution:
         problem = chat.problem
         if chat.seed is None:
-            sample = self._next_sample(problem)
-            return await self._play(problem, sample, self._seed, on_turn)
+            return await self._play(problem, self._next_sample(problem), self._seed, on_turn)
         tree_id = f"{problem.id}#{index}"
-        lock = self._locks.setdefault(tree_id, asyncio.Lock())
-        async with lock:
+        async with self._locks.setdefault(tree_id, asyncio.Lock()):
             if self._store is not None and self._index is not None and tree_id in self._store.finished:
                 tree = await asyncio.to_thread(self._index.tree, tree_id, problem)
                 return self._answerer.solution(tree)
@@ -243,7 +221,6 @@ class TeamServer:
 
 
 async def _next(lines: asyncio.Queue[str | None]) -> str | None:
-    """The next line of progress; one that says so where there is none for a while."""
     try:
         return await asyncio.wait_for(lines.get(), _HEARTBEAT)
     except TimeoutError:
@@ -251,7 +228,6 @@ async def _next(lines: asyncio.Queue[str | None]) -> str | None:
 
 
 def _refusal(error: Exception) -> Refusal:
-    """What a client learns of an error."""
     if isinstance(error, Refusal):
         return error
     if isinstance(error, ContextError):

@@ -21,10 +21,9 @@ class Solution:
         text: The whole text of the turn that is the answer.
         answer: The final answer in mathematics, the program in code; None if there is none to be read.
         confidence: The share, in [0, 1], of what speaks for the answer: of the Verifier's verdicts on it, of
-            the public tests, of the nodes of a search that give the same answer. It is not a probability: a
-            Verifier may be wrong every time. None if nothing judged the answer.
+            the public tests, of the nodes of a search that give the same answer. No probability: a Verifier
+            may be wrong every time. None if nothing judged the answer.
         grounds: What the confidence is made of: ``"4 of 4 verdicts accept it"``.
-        tree: The record of all turns.
     """
 
     text: str
@@ -68,7 +67,7 @@ class Solution:
 
 
 def solution_of(tree: Tree, visibility: Visibility | None = None) -> Solution:
-    """The solution that a finished tree without a fault ends with; `visibility` is that of the game."""
+    """The solution that a finished tree without a fault ends with, by the game's `visibility`."""
     final = next(turn for turn in tree.turns if turn.id == tree.final)
     if tree.problem.kind == "code":
         answer, _ = extract_program(final.text, *asked_names(tree.problem.metadata.get(EXAMPLES)))

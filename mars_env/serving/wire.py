@@ -13,21 +13,15 @@ from mars_env.serving.solution import Solution
 from mars_env.text import brief, describe_error
 from mars_env.types import Problem
 
-MAX_ANSWERS = 64
-"""Answers that one request may ask for."""
+MAX_ANSWERS = 64  # to one request
 
 _UNSUPPORTED = ("tools", "functions", "stop", "logprobs", "top_logprobs", "return_token_ids", "audio")
-"""Fields that ask for what a team's answer cannot have; all fields of sampling are the agents' own."""
-
 _CONVERSATION = "Answer the last message of this conversation."
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request: the question, how many answers, its own seed, and whether the answer is streamed.
-
-    `usage` says whether a stream ends with its usage.
-    """
+    """A request: the question, how many answers, its own seed, a stream or not, ended by its usage or not."""
 
     problem: Problem
     n: int = 1
@@ -37,10 +31,7 @@ class ChatRequest:
 
 
 def read_request(body: Any, name: str, kind: Kind) -> ChatRequest:
-    """Read the JSON of a request for this model, with a question of this kind.
-
-    A `Refusal`, or for tests that cannot be read a `ConfigError`, says why it cannot be answered.
-    """
+    """Read the JSON of a request; a `Refusal`, or a `ConfigError` for its tests, says why it is rejected."""
     if not isinstance(body, Mapping):
         raise Refusal(400, "the body of a request is an object of JSON")
     if (model := body.get("model", name)) != name:
@@ -100,7 +91,6 @@ def _message(message: Any) -> tuple[str, str]:
 
 
 def _with_calls(message: Mapping[str, Any]) -> str:
-    """The text of a message that calls tools; its content may be null."""
     try:
         return message_text(message)
     except UNREADABLE as error:
@@ -117,15 +107,8 @@ def _finish_reason(solution: Solution) -> str:
     return reason
 
 
-def _usage(solutions: Sequence[Solution]) -> dict[str, int]:
-    """Tokens of all turns behind some answers."""
-    read = sum(solution.prompt_tokens for solution in solutions)
-    sampled = sum(solution.tokens for solution in solutions)
-    return {"prompt_tokens": read, "completion_tokens": sampled, "total_tokens": read + sampled}
-
-
 def completion(name: str, answer_id: str, solutions: Sequence[Solution]) -> dict[str, Any]:
-    """The answer of a request."""
+    """The answer to a request."""
     choices = [
         {
             "index": index,
@@ -135,17 +118,17 @@ def completion(name: str, answer_id: str, solutions: Sequence[Solution]) -> dict
         }
         for index, solution in enumerate(solutions)
     ]
+    summaries = [solution.as_dict() for solution in solutions]
+    for summary in summaries:
+        del summary["text"]  # it is in the message
+    read = sum(solution.prompt_tokens for solution in solutions)
+    sampled = sum(solution.tokens for solution in solutions)
     return {
         "id": answer_id,
         "object": "chat.completion",
         "created": int(time.time()),
         "model": name,
         "choices": choices,
-        "usage": _usage(solutions),
-        "mars_env": _summaries(solutions),
+        "usage": {"prompt_tokens": read, "completion_tokens": sampled, "total_tokens": read + sampled},
+        "mars_env": summaries,
     }
-
-
-def _summaries(solutions: Sequence[Solution]) -> list[dict[str, Any]]:
-    """What a team says of its answers, beside their texts."""
-    return [{name: value for name, value in s.as_dict().items() if name != "text"} for s in solutions]

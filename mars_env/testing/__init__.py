@@ -1,7 +1,4 @@
-"""Contract suites: what games, environments, graders, models, agents and searches promise.
-
-The library's own parts pass them; run them on yours.
-"""
+"""Contract suites: what games, environments, graders, models, agents and searches promise."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +7,7 @@ from mars_env.lazy import lazy_names
 if TYPE_CHECKING:
     from mars_env.testing.agent_suite import check_agent as check_agent
     from mars_env.testing.audit_play import audit as audit
-    from mars_env.testing.env_suite import check_env as check_env
+    from mars_env.testing.game_suite import check_env as check_env
     from mars_env.testing.game_suite import check_game as check_game
     from mars_env.testing.grader_suite import check_copies as check_copies
     from mars_env.testing.grader_suite import check_grader as check_grader

@@ -17,38 +17,25 @@ OBSERVATIONS: Mapping[str, Observation] = MappingProxyType(
         "solver": {"problem": "What is 2 + 2?"},
         "verifier": {"problem": "What is 2 + 2?", "solution": "It is 5.", "truncated": 0},
         "corrector": {
-            "problem": "What is 2 + 2?",
-            "solution": "It is",
-            "truncated": 1,
+            "problem": "What is 2 + 2?", "solution": "It is", "truncated": 1,
             "report": "The solution is not finished.\nCorrectness: Wrong",
         },
         "coder": {
-            "problem": "Print the first line of the input.",
-            "kind": "code",
-            "mode": "refine",
-            "solution": "print()",
-            "truncated": 0,
-            "feedback": "The first failure: expected 4.",
-            "depth": 1,
+            "problem": "Print the first line of the input.", "kind": "code", "mode": "refine", "depth": 1,
+            "solution": "print()", "truncated": 0, "feedback": "The first failure: expected 4.",
         },
     }
-)
+)  # fmt: skip
 """Observations of the library's agents, by role."""
 
 
 async def check_agent(
     agent: Agent, observation: Observation, *, reproducible: bool = True, trainable: bool = False
 ) -> None:
-    """Check an agent against the contract of `mars_env.types.Agent`.
+    """Check an agent against the contract of `mars_env.types.Agent`, on an observation as in `OBSERVATIONS`.
 
-    Args:
-        agent: The agent to check.
-        observation: One that it can act on; see `OBSERVATIONS`.
-        reproducible: Whether the same seed must give the same actions.
-        trainable: Whether its actions must have completions with token ids and log-probabilities.
-
-    Raises:
-        AssertionError: The broken promise.
+    A `reproducible` one gives the same actions for the same seed; those of a `trainable` one have completions
+    with token ids and log-probabilities.
     """
     assert isinstance(agent, Agent), f"an agent has an attribute policy and an async act(), not {agent!r}"
     assert isinstance(agent.policy, str) and agent.policy, f"policy must be a name, got {agent.policy!r}"
@@ -65,7 +52,6 @@ async def check_agent(
 
 
 def _check_action(action: Any, *, trainable: bool = False) -> None:
-    """Check one action and its completions."""
     is_action = isinstance(action, Action) and isinstance(action.text, str)
     assert is_action, f"expected an Action with a string as its text, got {action!r}"
     checks.valid_action(action)

@@ -1,11 +1,10 @@
 """An audit of an environment: texts that know nothing must earn nothing, those that know must be paid.
 
-The policies of `mars_env.testing.audit_policies` play every role through the engine. The other roles are
-played by partners: in one episode all their solutions are right, or all are wrong.
+Policies play every role through the engine, with partners whose solutions are all right, or all wrong.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import product
 from typing import Any
@@ -39,9 +38,7 @@ from mars_env.types import Agent, Grade, Grader, Model, Observation, Problem, Re
 Write = Callable[[Observation], str]
 OnProgress = Callable[[int, int], None]
 
-_SECRET = "7405926813"
-"""A reference that no text holds by chance."""
-
+_SECRET = "7405926813"  # no text holds it by chance
 _COPIED_FIELDS = 3
 _MUTANTS = 4
 _AT_ONCE = 32
@@ -68,7 +65,7 @@ def audit(
             games whose other roles scripts cannot play. By default scripts that know the reference.
         knows: Gives a right text, for a role whose texts have a form of their own.
         seed: Of the episodes.
-        on_progress: Called with the number of problems that are done, and that of all.
+        on_progress: Called with the numbers of problems that are done, and of all.
         **settings: As for `mars_env.make`.
 
     Raises:
@@ -87,7 +84,9 @@ def audit(
     if agents is None and (model := _model_of(built.game)):
         reason = f"{model} asks a model: say who plays the other roles, agents= or --agents"
         return AuditReport(str(built), len(chosen), (), (reason,))
-    partners = None if agents is None else _partners(built, agents)
+    partners = None
+    if agents is not None:
+        partners = make_agents(agents, built.possible_agents, roles=roles_of(built.game.rules))
     return run_sync(_Audit(built.game, partners, knows, seed).report(str(built), chosen, on_progress))
 
 
@@ -97,19 +96,11 @@ def _training_env(env: str | EnvSpec | GameFunction, problems: Any, settings: Ma
     return make(replace(named, settings=training), problems=problems, **settings)
 
 
-def _partners(env: MarsEnv, agents: Any) -> Mapping[str, Agent]:
-    return make_agents(agents, env.possible_agents, roles=roles_of(env.game.rules))
-
-
 def _model_of(game: Game) -> str:
     """The attribute of a grader that is a model; empty if none is."""
     for grader in filter(None, (game.grader, getattr(game.visibility, "grader", None))):
-        names: Iterable[str] = (
-            [each.name for each in fields(grader)]
-            if is_dataclass(grader)
-            else getattr(grader, "__dict__", ())
-        )
-        for name in names:
+        declared = [each.name for each in fields(grader)] if is_dataclass(grader) else []
+        for name in declared or getattr(grader, "__dict__", {}):
             if isinstance(getattr(grader, name, None), Model | Agent | RewardModel):
                 return f"{type(grader).__name__}.{name}"
     return ""
@@ -123,7 +114,7 @@ class _Remembering:
         self._grades: dict[tuple[str, ...], asyncio.Future[Grade]] = {}
 
     async def grade(self, problem: Problem, text: str) -> Grade:
-        """The grade of a text, from before if there is one."""
+        """The grade of a text, perhaps from before."""
         reference = problem.reference if isinstance(problem.reference, str) else ""
         key = (problem.id, problem.statement, reference, text)
         if key not in self._grades:
@@ -139,7 +130,7 @@ class _Remembering:
 
 @dataclass(frozen=True, slots=True)
 class _Audit:
-    """A game, the partners (None for scripts), how a right text is written, whose texts are graded."""
+    """An audit of a game; partners of None are scripts."""
 
     game: Game
     partners: Mapping[str, Agent] | None
@@ -180,7 +171,6 @@ class _Audit:
         return [play for plays in await asyncio.gather(*jobs) for play in plays]
 
     def _writers(self, problem: Problem) -> list[tuple[str, Write]]:
-        """Every text of every policy, as a function of what an agent reads."""
         policies = texts_by_policy(problem).items()
         writers = [(policy, _always(text)) for policy, texts in policies for text in texts]
         writers += [(COPY, _copy_of(number, problem.statement)) for number in range(_COPIED_FIELDS)]
@@ -246,8 +236,6 @@ def _always(text: str) -> Write:
 
 
 def _copy_of(number: int, statement: str) -> Write:
-    """Writes a text that the agent reads, such as the solution that it judges."""
-
     def write(observation: Observation) -> str:
         texts = [value for value in observation.values() if isinstance(value, str) and value != statement]
         return texts[number % len(texts)] if texts else ""
@@ -256,7 +244,6 @@ def _copy_of(number: int, statement: str) -> Write:
 
 
 def _with_memory(game: Game) -> Game:
-    """The game with graders that judge each text once."""
     visibility = game.visibility
     if visibility is not None and visibility.grader is not None:
         visibility = replace(visibility, grader=_Remembering(visibility.grader))

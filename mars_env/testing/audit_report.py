@@ -13,15 +13,13 @@ from mars_env.testing.audit_policies import CONTROL, COPY, CORRECT, INTEGER, KNO
 from mars_env.text import counted, one_line
 from mars_env.types import Problem, Tree, Turn, role_of
 
-_FULL = 0.9
-"""A right text is paid in full if it gets this share of the role's largest reward."""
-
+_FULL = 0.9  # the share of a role's largest reward that a right text must get
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A turn of the agent that follows a policy, its tree, and the number of its partners."""
+    """A turn of the agent that follows a policy, its tree, and the number of its partners' team."""
 
     policy: str
     team: int
@@ -30,7 +28,7 @@ class Played:
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """What has the same partners: agent, problem and team."""
+        """Agent, problem and team: what has the same partners."""
         return self.turn.agent, self.turn.problem_id, self.team
 
     @property
@@ -58,9 +56,7 @@ class AuditRow:
     Attributes:
         reward: The mean over its turns; of the policy that knows the reference, over its best texts.
         chance: What it may earn; of the policy that knows the reference, what it must.
-        finding: What is wrong; empty if nothing is.
-        problem: A problem on which it is; empty if nothing is.
-        text: The shortest text that shows it.
+        finding: What is wrong; `problem` and the shortest `text` show it. All three are empty if nothing is.
     """
 
     role: str
@@ -144,14 +140,9 @@ def rows_of(role: str, plays: Sequence[Played]) -> Iterator[AuditRow]:
     by_policy.pop(KNOWS, None)
     for policy, of_policy in by_policy.items():
         chances = [max(chance(play), free.get(play.place, 0.0)) for play in of_policy]
-        paid = [
-            play
-            for play, most in zip(of_policy, chances, strict=True)
-            if (play.turn.reward or 0) > most + _ROUNDING
-        ]
-        unknown = [
-            play for play in of_policy if play.turn.grade is not None and play.turn.grade.score is None
-        ]
+        with_chances = zip(of_policy, chances, strict=True)
+        paid = [play for play, most in with_chances if (play.turn.reward or 0) > most + _ROUNDING]
+        unknown = [p for p in of_policy if p.turn.grade is not None and p.turn.grade.score is None]
         finding = _finding("it is paid", paid) or _finding("its verdict is UNKNOWN", unknown)
         rewards = [play.turn.reward for play in of_policy if play.turn.reward is not None]
         yield AuditRow(role, policy, len(of_policy), fmean(rewards or [0.0]), fmean(chances), *finding)
@@ -183,7 +174,7 @@ def _free(plays: Iterable[Played]) -> dict[tuple[str, str, int], float]:
 
 
 def _finding(what: str, plays: Sequence[Played]) -> tuple[str, ...]:
-    """A finding on these turns, a problem and the shortest text that show it; empty if there are none."""
+    """A finding on these turns, a problem and the shortest text that show it."""
     if not plays:
         return ()
     shortest = min((play.turn for play in plays), key=lambda turn: len(turn.text))

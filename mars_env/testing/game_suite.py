@@ -1,12 +1,17 @@
-"""The contract suite for games; run it on your own."""
+"""The contract suites for games and environments; run them on your own."""
 
+import contextlib
 import copy
+import io
 import json
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pettingzoo.test
 
+from mars_env.envs.aec import MarsEnv
 from mars_env.envs.game_function import GameFunction
 from mars_env.envs.rules import Rules, State
 from mars_env.errors import ConfigError, explained
@@ -40,12 +45,8 @@ def check_game(
 
     A replayed game asks the same again. Observations are of the fields that a role has, hold nothing of the
     reference, and do not depend on grades. Episodes end within `max_turns`, with a graded reply or None. What
-    is stored with a turn is plain data. Feedback decides neither who acts nor what the answer is. If no
-    episode has an answer, a warning is logged. Agents reply with `texts`: add what your game treats
-    specially.
-
-    Raises:
-        AssertionError: The broken promise, with the game's line where it is known.
+    is stored with a turn is plain data. Feedback decides neither who acts nor what the answer is. Agents
+    reply with `texts`: add what your game treats specially.
 
     Example:
         >>> from mars_env.envs import self_refine
@@ -74,7 +75,7 @@ class _Episode:
         assert rules.final(self.state) is None, "the game has an answer before the first turn"
 
     def play(self) -> bool:
-        """Play it to its end; whether it has an answer then."""
+        """Whether it has an answer at its end."""
         while self.rules.current_agent(self.state) is not None:
             self._check_observations()
             text = self.texts[int(self.rng.integers(len(self.texts)))]
@@ -103,14 +104,12 @@ class _Episode:
         self.other = self._informed(other, action.text) if graded else other
 
     def _check_replay(self, state: State) -> None:
-        """A copy, which is replayed, is the same game."""
-        copied = copy.deepcopy(state)
+        copied = copy.deepcopy(state)  # which is replayed
         for agent in self.rules.possible_agents:
             same = self.rules.observe(state, agent) == self.rules.observe(copied, agent)
             assert same, f"{self._where}: {agent} observes something else when the game is replayed"
 
     def _check_same(self, state: State, other: State) -> None:
-        """Two states that differ in nothing but grades look the same, if the same agent acts."""
         if self.rules.current_agent(state) != self.rules.current_agent(other):
             return
         for agent in self.rules.possible_agents:
@@ -118,7 +117,6 @@ class _Episode:
             assert same, f"{self._where}: what {agent} observes depends on a grade: the reference leaks"
 
     def _informed(self, state: State, feedback: str) -> State:
-        """The state with some feedback."""
         informed = self.rules.with_feedback(state, feedback)
         same_agent = self.rules.current_agent(informed) == self.rules.current_agent(state)
         assert same_agent, f"{self._where}: feedback changed whose turn it is"
@@ -128,10 +126,39 @@ class _Episode:
 
     def _check_observations(self) -> None:
         for agent in self.rules.possible_agents:
-            observation = self.rules.observe(self.state, agent)
-            leaks = SECRET in repr(observation)
+            leaks = SECRET in repr(self.rules.observe(self.state, agent))
             assert not leaks, f"{self._where}: {agent} observes the reference or the rubric"
 
     @property
     def _where(self) -> str:
         return self.rules.game.where(self.state.live)
+
+
+def check_env(make: Callable[..., MarsEnv], *, cycles: int = 20) -> None:
+    """Run PettingZoo's api, seed, render and observation tests on an environment, and look for leaks.
+
+    Example:
+        >>> import mars_env
+        >>> check_env(lambda **kwargs: mars_env.make("arithmetic-solve", **kwargs), cycles=3)
+    """
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore", UserWarning)
+        pettingzoo.test.api_test(make(), num_cycles=cycles)
+        pettingzoo.test.seed_test(make, num_cycles=cycles)
+        pettingzoo.test.render_test(make)
+        pettingzoo.test.test_save_obs(make())
+    _check_no_leak(make())
+
+
+def _check_no_leak(env: MarsEnv) -> None:
+    first = env.problems[0]
+    metadata = first.metadata if first.kind == "open" else {}  # documents, say, without which nothing starts
+    problem = Problem("leak", "What is the mark?", SECRET, first.kind, metadata)
+    env.reset(seed=0, options={"problem": problem})
+    for agent in env.agent_iter(1000):
+        _, _, terminated, truncated, _ = env.last()
+        for seen in env.agents:
+            observation, info = env.observe(seen), env.infos[seen]
+            assert SECRET not in repr(observation), f"the observation of {seen} contains the reference"
+            assert SECRET not in repr(info), f"the info of {seen} contains the reference: {info}"
+        env.step(None if terminated or truncated else env.action_space(agent).sample())

@@ -10,17 +10,8 @@ from mars_env.text import raised
 from mars_env.types import Grade, Grader, Problem, Verdict
 
 HOSTILE = (
-    "",
-    " ",
-    "\x00",
-    "\\boxed{",
-    "\\boxed{}",
-    "{" * 2000,
-    "é" * 1000,
-    "\\frac{1}{0}",
-    "9" * 5000,
-    "\ud800",
-)
+    "", " ", "\x00", "\\boxed{", "\\boxed{}", "\\frac{1}{0}", "\ud800", "{" * 2000, "é" * 1000, "9" * 5000
+)  # fmt: skip
 
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _ARITHMETIC = re.compile(r"(?<![\w.])\d[\d.]*(?:\s*[-+*/^×÷]\s*\d[\d.]*)+(?![\w.])")
@@ -91,11 +82,10 @@ def check_copies(grader: Grader, problems: Iterable[Problem]) -> None:
 
 
 def copies(statement: str) -> list[str]:
-    r"""Answers that copy a question, without any work.
+    r"""Answers that copy a question, without any work: its expressions, but for numbers and names alone.
 
-    They are its formulas, their sides, and its chains of arithmetic, with names replaced by what the question
-    sets them to; these combined by the operations that it names; and all of them with an unevaluated
-    remainder, if it names a modulus. Numbers and names alone are left out.
+    Names are replaced by what the question sets them to, and expressions are combined by the operations that
+    it names, a remainder among them.
 
     Example:
         >>> copies("Start with a = 7. Then b = a - 9. What is b?")
@@ -121,7 +111,6 @@ def copies(statement: str) -> list[str]:
 
 
 def _with_values(statement: str) -> list[str]:
-    """What a question sets names to, each with the names before it replaced."""
     values: dict[str, str] = {}
     for name, value in _SET.findall(statement):
         for symbol, meaning in values.items():

@@ -23,13 +23,8 @@ async def check_model(
 ) -> None:
     """Check a model against the contract of `mars_env.types.Model`.
 
-    Args:
-        model: The model to check.
-        prompt: A prompt that it can complete.
-        sampling: How to sample; best with a seed and a small ``max_tokens``.
-        reproducible: Whether the same seed must give the same completions, whatever n is.
-        exact: Whether completions must be trainable, that is, have token ids and log-probabilities.
-        stop: A string that occurs in its completions, to check that stop strings end them.
+    A `reproducible` one gives the same completions for the same seed, whatever n is; those of an `exact` one
+    have token ids and log-probabilities. `stop` is a string that occurs in them, to check that it ends them.
     """
     assert isinstance(model, Model), f"a model needs an async method complete, got {model!r}"
     sampling = sampling or Sampling(max_tokens=8, seed=1)

@@ -39,14 +39,9 @@ def check_search(
 
 
 def _play(
-    settings: SearchSettings,
-    agents: Sequence[str],
-    seed: int,
-    *,
-    workers: int,
-    shuffle: bool = False,
+    settings: SearchSettings, agents: Sequence[str], seed: int, *, workers: int, shuffle: bool = False
 ) -> Search:
-    """Play a whole search; a node's score depends only on the seed and its id, and every fifth is lost."""
+    """A whole search; a node's score depends only on the seed and its id, and every fifth is lost."""
     search = Search(settings, agents, seed)
     rng = np.random.default_rng(derive_seed(seed, "play"))
     running: list[int] = []

@@ -12,8 +12,7 @@ from mars_env.identity import identity_of
 from mars_env.testing.agent_suite import OBSERVATIONS
 from mars_env.types import Observation
 
-TURNS = 16
-"""Turns that use the tool at the same time."""
+TURNS = 16  # at the same time
 
 
 async def check_tool(
@@ -25,8 +24,7 @@ async def check_tool(
 ) -> None:
     """Check a tool, or a typed function that becomes one, by calls with arguments that succeed.
 
-    Raises:
-        AssertionError: The broken promise.
+    With `same`, their results are the same.
     """
     tool = as_tool(tool)
     plain = f"the schema is plain data, not {tool.schema!r:.300}"
@@ -57,7 +55,6 @@ async def _check_wrong(tool: Tool, observation: Observation) -> None:
 
 
 async def _check_cancellation(tool: Tool, observation: Observation, arguments: Mapping[str, Any]) -> None:
-    """A turn that is cancelled in a call leaves the tool to others."""
     task = asyncio.ensure_future(_called(tool, observation, arguments))
     await asyncio.sleep(0)
     task.cancel()

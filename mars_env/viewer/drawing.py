@@ -21,7 +21,6 @@ templates = jinja2.Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-"""Everything that they are given is escaped."""
 
 
 def visits(tree: Tree) -> dict[str, int]:
@@ -34,7 +33,7 @@ def visits(tree: Tree) -> dict[str, int]:
 
 
 def picture(tree: Tree, anchors: Mapping[str, str]) -> Markup | None:
-    """The tree as an SVG, each turn a link to its anchor; None where it does not branch, or is too large."""
+    """The tree as an SVG, each turn a link to its anchor; None where it has no branch, or is too large."""
     children = children_of(tree)
     if len(children) == len(tree.turns) or len(tree.turns) > MAX_NODES:
         return None

@@ -1,7 +1,6 @@
 """LaTeX as MathML, which browsers draw by themselves.
 
-A formula comes from a model and is hostile: it is bounded before it is parsed, and of the result only known
-elements with known attributes are written, every text escaped. What does not fit stays LaTeX.
+A formula is hostile: it is bounded before it is parsed, and only known elements and attributes are written.
 """
 
 import re

@@ -1,8 +1,7 @@
 """A run as one HTML page that needs no network: tables, plots, and every tree with its turns.
 
-Model output is hostile: everything is escaped, control and bidirectional characters are made visible, and the
-content policy allows no script but the template's (by its hash) and no request. A tree's turns stand in a
-``<noscript>``, which the page's script makes a part of the page when the tree is opened.
+Model output is hostile: everything is escaped, and the content policy allows no script but the template's (by
+its hash) and no request. A tree's turns stand in a ``<noscript>`` until the tree is opened.
 """
 
 import base64
@@ -28,17 +27,10 @@ from mars_env.viewer.drawing import picture, templates
 from mars_env.viewer.prose import limited, prose
 from mars_env.viewer.turns import Display, Shown, shortened, turn_view
 
-PAGE_CHARACTERS = 60_000_000
-"""About how many characters of texts a page holds: of a large run, each text is cut shorter."""
-
-FORMULA_CHARACTERS = 500_000
-"""How many characters of different formulas a page parses; further formulas stay LaTeX."""
-
-MAX_TRAIL = 32
-"""How many turns of a tree have a mark in its line."""
-
-PROGRAM_CHARACTERS = 5_000_000
-"""How many characters of programs a page colours; further programs are plain."""
+PAGE_CHARACTERS = 60_000_000  # about so many: of a large run, each text is cut shorter
+FORMULA_CHARACTERS = 500_000  # further formulas stay LaTeX
+PROGRAM_CHARACTERS = 5_000_000  # further programs are plain
+MAX_TRAIL = 32  # turns of a tree that have a mark in its line
 
 
 def render_page(
@@ -60,7 +52,7 @@ def render_page(
     the tree. Formulas and programs are drawn (with the extra ``viewer``).
 
     Args:
-        trees: What to show; whole trees, in order, until `Display.max_turns` is reached.
+        trees: Whole trees, in order, until `Display.max_turns` is reached.
         title: The page's heading.
         report: Its main figures stand above the trees, its tables are folded below them.
         comparison: Likewise, for instance before and after training.
@@ -69,8 +61,7 @@ def render_page(
         display: How the turns are shown.
         parts: (label, address) of the pages of one run; the address of this page is empty.
         summary_of: The trees that the strip of figures and the chart are of; by default those of the page.
-        version: Of a run that is still played: the page asks its server for ``version``, and loads itself
-            again when that is another one.
+        version: Of a run that is still played: the page loads itself again when its server has another one.
 
     Example:
         >>> page = render_page([], title="<script>")
@@ -78,7 +69,6 @@ def render_page(
         (True, False)
     """
     whole = trees if summary_of is None else summary_of
-    script = templates.get_template("page.js.jinja").render()
     limits = display or Display()
     chosen = next(_parts(trees, limits.max_turns), [])
     how = replace(
@@ -98,7 +88,7 @@ def render_page(
     if how.max_characters < limits.max_characters:
         lines.append(f"The run is large: of each text this page shows {how.max_characters:,} characters.")
     tag_counts = Counter(tag for view in views for tag in view["tags"])
-    # Text in a script or style element must not end it; these are files of the package.
+    script = templates.get_template("page.js.jinja").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return templates.get_template("page.html.jinja").render(
         title=visible(title),
@@ -119,7 +109,6 @@ def render_page(
 
 
 def _parts(trees: Sequence[Tree], most: int) -> Iterator[list[Tree]]:
-    """The trees of each page, in order: whole trees with at most so many turns, or one larger tree."""
     page: list[Tree] = []
     held = 0
     for tree in trees:
@@ -134,7 +123,7 @@ def _parts(trees: Sequence[Tree], most: int) -> Iterator[list[Tree]]:
 
 
 def plain_note() -> list[str]:
-    """A note on what pages show as plain text without the extra ``viewer``; none where it is installed."""
+    """A note on what pages show as plain text without the extra ``viewer``."""
     plain = {"latex2mathml": "Formulas", "pygments": "Programs"}
     lacking = [what for package, what in plain.items() if find_spec(package) is None]
     return [f"{' and '.join(lacking)} stay plain text: pip install 'mars-env[viewer]'"] if lacking else []
@@ -155,7 +144,6 @@ _KINDS = {
 
 
 def _fitting_characters(trees: Sequence[Tree], most: int) -> int:
-    """How many characters of one text are shown, so that all texts together fit into the page."""
     turns = [turn for tree in trees for turn in tree.turns]
     texts = [len(turn.text) for turn in turns]
     for completion in (each for turn in turns for each in turn.action.completions):
@@ -169,10 +157,7 @@ def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
     """Write `render_page` to a file; takes the same arguments. A link in its place is replaced, not followed.
 
     A run of more than `Display.max_turns` turns gets further pages beside it (``report-2.html`` ...), each
-    linked from all; tables and plots are on the first.
-
-    Raises:
-        StoreError: It cannot be written.
+    linked from all; tables and plots are on the first. A `StoreError` if it cannot be written.
     """
     path = Path(path)
     options.setdefault("summary_of", trees)
@@ -191,12 +176,7 @@ def write_page(path: str | Path, trees: Sequence[Tree], **options: Any) -> Path:
 
 
 class Episode:
-    """Shows a tree in a notebook, with every turn open.
-
-    Args:
-        tree: What to show, such as ``read_run(folder).trees[0]``.
-        height: Of the cell, in pixels.
-        display: How the turns are shown.
+    """Shows a tree, such as ``read_run(folder).trees[0]``, in a notebook, with every turn open.
 
     Example:
         >>> from mars_env.types import Problem
@@ -216,13 +196,12 @@ class Episode:
 
 
 def _data_uri(data: bytes) -> str:
-    """An image as a data address: in an <img>, even a hostile SVG runs nothing."""
+    """In an <img>, even a hostile SVG runs nothing."""
     kind = "image/png" if data.startswith(b"\x89PNG") else "image/svg+xml"
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def _headline(report: Report, title: str) -> str:
-    """What was played and how often; the environment's id, unless it is the page's title."""
     about = report.headline.partition(";")[0]
     return visible(about if report.title == title else f"{report.title}, {about}")
 
@@ -233,8 +212,7 @@ def _tables(report: Report | None, comparison: Comparison | None) -> list[Mappin
         title = " ".join(["Comparison.", *comparison.remarks()]).rstrip(".")
         tables += [replace(table, title=title) for table in comparison.tables()]
     if report is not None:
-        # Wide tables come first.
-        tables += sorted(report.tables(), key=lambda table: table.title != "Baselines")
+        tables += sorted(report.tables(), key=lambda table: table.title != "Baselines")  # wide ones first
     return [
         {
             "title": table.title or "Metrics",
@@ -289,8 +267,7 @@ def _tree(tree: Tree, number: int, how: Display) -> Mapping[str, Any]:
 def _anchors(tree: Tree, number: int) -> dict[str, str]:
     """The ids of the page's elements for a tree (under the empty text) and its turns, by turn id.
 
-    They stay the same when a page is written again, so that a link to a turn can be kept. What cannot stand
-    in an address is escaped; a very long id is replaced by its number.
+    They stay the same when a page is written again, so that a link to a turn can be kept.
     """
     name = quote(visible(tree.id), safe="")
     name = f"tree-{name}" if len(name) <= 200 else f"tree-{number}-"
@@ -301,10 +278,7 @@ _WORDS = {None: "unknown", True: "right", False: "wrong"}
 
 
 def _steps(tree: Tree, how: Display, anchors: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """What is written of a tree, depth first: turns, and a branch around each of several children.
-
-    An explicit stack: a search's tree may be deeper than the interpreter's.
-    """
+    """Depth first, with a branch around each of several children; a search may be too deep to recurse."""
     by_id = {turn.id: turn for turn in tree.turns}
     page = Shown(anchors)
     children = children_of(tree)

@@ -15,7 +15,7 @@ INK = "#808080"
 def training_curves(
     curves: Mapping[str, Sequence[tuple[float, float]]], *, ylabel: str, xlabel: str = "training step"
 ) -> bytes:
-    """Lines of (step, value), one per name; at most six."""
+    """Lines of (step, value), at most six, by their names."""
     if not 0 < len(curves) <= len(COLOURS):
         raise ConfigError(f"a plot shows 1 to {len(COLOURS)} curves, got {len(curves)}")
     with needs("plots", "plots need matplotlib"):
@@ -45,5 +45,5 @@ def training_curves(
 
 
 def _plain(text: str) -> str:
-    """No dollar in a label is read as mathematics by matplotlib."""
+    """No dollar is read as mathematics by matplotlib."""
     return text.replace("$", r"\$")

@@ -36,7 +36,6 @@ def coloured(program: str, language: str = "") -> Markup | None:
 
 @cache
 def _drawer(name: str) -> Callable[[str], str] | None:
-    """What colours programs of a language; None without Pygments."""
     try:
         from pygments import highlight
         from pygments.formatters import HtmlFormatter
@@ -48,10 +47,7 @@ def _drawer(name: str) -> Callable[[str], str] | None:
 
 
 def changed_lines(before: str, after: str) -> Markup | None:
-    r"""What changed, line by line (sentence by sentence in short texts), as HTML.
-
-    Returns:
-        None if nothing changed, or if the texts are too long to compare.
+    r"""What changed, line by line (sentence by sentence in short texts), as HTML; None for very long texts.
 
     Example:
         >>> print(changed_lines("a = 1\nb = 2\n", "a = 1\nb = 3\n"))

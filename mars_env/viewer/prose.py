@@ -11,11 +11,8 @@ from mars_env.viewer.programs import coloured
 
 T = TypeVar("T")
 
-Formulas = Callable[[str, bool], Markup | None]
-"""From a formula, and whether it stands in a line of its own, to MathML; None where it stays LaTeX."""
-
-Colours = Callable[[str, str], Markup | None]
-"""From a program and its language to HTML; None where it stays plain."""
+Formulas = Callable[[str, bool], Markup | None]  # of a formula, and whether it has a line of its own
+Colours = Callable[[str, str], Markup | None]  # of a program and its language
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+#.-]{0,20})[^\n`]*\n", re.MULTILINE)
 _MOST = MAX_FORMULA
@@ -66,7 +63,6 @@ def limited(draw: Callable[[str, T], Markup | None], most: int) -> Callable[[str
 
 
 def _pieces(text: str, formulas: Formulas, colours: Colours) -> Iterator[Markup]:
-    """The text's pieces: between fences prose, within them programs."""
     at = 0
     while fence := _FENCE.search(text, at):
         yield from _formulas(text[at : fence.start()], formulas)
@@ -105,7 +101,6 @@ def _formulas(text: str, formulas: Formulas) -> Iterator[Markup]:
 
 
 def _latex(found: re.Match[str], written: str) -> tuple[str, bool]:
-    """The formula without its marks, and whether it stands in a line of its own."""
     if found["boxed"]:
         return ("" if written.endswith("{}") else written), False
     displayed = found["dollars"] or found["square"] or (found["name"] and written)

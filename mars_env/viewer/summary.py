@@ -36,7 +36,7 @@ def outcome(turn: Turn, by_id: Mapping[str, Turn]) -> str:
 
 
 def figures(trees: Sequence[Tree], report: Report | None) -> list[tuple[str, str, str]]:
-    """The strip: what it is, its value, and its interval or another remark."""
+    """The strip: name, value, and interval or another remark."""
     turns = sum(len(tree.turns) for tree in trees)
     tokens = sum(sampled_tokens(turn) for tree in trees for turn in tree.turns)
     lost = sum(bool(tree.fault) for tree in trees)
@@ -55,10 +55,7 @@ def figures(trees: Sequence[Tree], report: Report | None) -> list[tuple[str, str
 
 
 def chart(trees: Iterable[Tree]) -> Markup | None:
-    """A bar for each place of an episode and each role there: right and wrong turns, and the mean reward.
-
-    None where no place was graded, or where there is only one.
-    """
+    """A bar for each of several places of an episode and role: right and wrong turns, and the mean reward."""
     counts: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     rewards: dict[tuple[int, str], list[float]] = defaultdict(list)
     for tree in trees:
@@ -76,9 +73,8 @@ def chart(trees: Iterable[Tree]) -> Markup | None:
         for i, place in enumerate(places)
     ]
     width = len(bars) * (_BAR + _GAP) + _GAP
-    return Markup(
-        templates.get_template("chart.svg.jinja").render(bars=bars, width=width, height=_HEIGHT, bar=_BAR)
-    )
+    template = templates.get_template("chart.svg.jinja")
+    return Markup(template.render(bars=bars, width=width, height=_HEIGHT, bar=_BAR))
 
 
 def _bar(place: tuple[int, str], counts: Counter[str], rewards: Sequence[float]) -> dict[str, Any]:

@@ -19,10 +19,6 @@ _THINKING = re.compile(r"^\s*<think>\s*|\s*</think>\s*$")
 _POINTS = 60
 
 
-MAX_TURNS = 20_000
-MAX_CHARACTERS = 20_000
-
-
 @dataclass(frozen=True, slots=True)
 class Display:
     """How the turns of a page are shown.
@@ -31,14 +27,12 @@ class Display:
         advantages: By tree and turn id, as an estimator of `mars_env.trainers.advantages` gives them.
         max_turns: How many turns a page holds; `write_page` writes further pages for a larger run.
         max_characters: How much of one text is shown; less in a run of very many turns.
-        formulas: Makes MathML of a formula.
-        colours: Colours a program.
         opened: Whether the trees are open from the start.
     """
 
     advantages: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    max_turns: int = MAX_TURNS
-    max_characters: int = MAX_CHARACTERS
+    max_turns: int = 20_000
+    max_characters: int = 20_000
     formulas: Formulas = mathml
     colours: Colours = coloured
     opened: bool = False
@@ -96,7 +90,7 @@ def turn_view(
 
 
 def _badges(turn: Turn, by_id: Mapping[str, Turn], final: str | None) -> list[tuple[str, str]]:
-    """What was found of a turn, as (kind, label)."""
+    """As (kind, label)."""
     badges: list[tuple[str, str]] = []
     if turn.grade is not None:
         badges.append((turn.grade.verdict.value.lower(), turn.grade.verdict.value))
@@ -116,7 +110,6 @@ def _badges(turn: Turn, by_id: Mapping[str, Turn], final: str | None) -> list[tu
 
 
 def _judgement(verdict: Any, judged: Turn | None) -> tuple[str, str]:
-    """What a Verifier says, and whether it is right."""
     says = f"says {one_line(str(verdict), 20)}"
     truth = is_right(judged)
     if truth is None:
@@ -173,16 +166,14 @@ def _prompt(turn: Turn, messages: Sequence[tuple[str, str]], display: Display, p
 
 
 def _thinking(turn: Turn, display: Display) -> _Fold | None:
-    """What the model wrote besides the text that the others see."""
     written = turn.action.completions[0].text
     text = turn.text.strip()
     if written.strip() == text:
         return None
     if written.rstrip().endswith(text):
         inner = _THINKING.sub("", written.rstrip()[: len(written.rstrip()) - len(text)])
-        return (
-            _Fold(f"Thinking, {len(inner):,} characters", display.text(inner), "thinking") if inner else None
-        )
+        title = f"Thinking, {len(inner):,} characters"
+        return _Fold(title, display.text(inner), "thinking") if inner else None
     return _Fold(f"All that the model wrote, {len(written):,} characters", display.text(written), "thinking")
 
 
@@ -199,13 +190,12 @@ def _changed(turn: Turn, tree: Tree, by_id: Mapping[str, Turn]) -> _Fold | None:
 
 
 def _feedback(turn: Turn, display: Display) -> Iterator[_Fold]:
-    """What agents may read about a turn, and what its grader says, which may have seen private tests."""
     in_play = str(turn.info.get("feedback", ""))
     of_grader = turn.grade.feedback if turn.grade else ""
     if in_play:
         yield _Fold("Feedback in play", display.text(in_play))
     if of_grader and of_grader != in_play:
-        yield _Fold("Feedback of the grader", display.text(of_grader))
+        yield _Fold("Feedback of the grader", display.text(of_grader))  # which may have seen private tests
 
 
 def _program(turn: Turn, tree: Tree) -> str:
@@ -215,7 +205,7 @@ def _program(turn: Turn, tree: Tree) -> str:
 
 
 def _logprobs(completions: Sequence[Completion]) -> _Fold | None:
-    """The log-probabilities along a turn, as a curve: in up to 60 steps the mean of each."""
+    """Along a turn, as a curve: in up to `_POINTS` steps the mean of each."""
     values = [x for completion in completions for x in completion.logprobs]
     if len(values) < 2:
         return None

@@ -12,9 +12,7 @@ from mars_env.problems.code import code_problem_from_row
 from mars_env.seeds import derive_seed
 from mars_env.types import Problem
 
-TESTS = 10
-"""Number of tests of a problem: its two examples, which are public and in the statement, and drawn ones."""
-
+TESTS = 10  # of a problem: its two examples, which are public and in the statement, and drawn ones
 LICENCE = "Apache-2.0"
 
 Arguments = tuple[Any, ...]
@@ -69,12 +67,9 @@ def problem_of(program: Program) -> Problem:
         "level": program.level,
     }
     if program.form == "stdin":
-        texts = [
-            (_written(program, case), _printed(answer)) for case, answer in zip(cases, answers, strict=True)
-        ]
-        shown = "".join(
-            f"\n\nInput:\n{given}\nOutput:\n{answer}" for given, answer in texts[: row["public_tests"]]
-        )
+        texts = [(_written(program, case), _printed(a)) for case, a in zip(cases, answers, strict=True)]
+        public = texts[: row["public_tests"]]
+        shown = "".join(f"\n\nInput:\n{given}\nOutput:\n{answer}" for given, answer in public)
         row |= {"mode": "stdin", "tests": [{"input": f"{g}\n", "output": f"{a}\n"} for g, a in texts]}
         return _problem(row, program.task + shown)
     call = f"{program.name}({', '.join(program.parameters)})"
@@ -87,12 +82,8 @@ def problem_of(program: Program) -> Problem:
     if program.form == "asserts":
         row |= {"entry_point": program.name, "tests": asserts}
     else:
-        row |= {
-            "mode": "function_call",
-            "fn_name": program.name,
-            "inputs": [list(c) for c in cases],
-            "outputs": answers,
-        }
+        inputs = [list(case) for case in cases]
+        row |= {"mode": "function_call", "fn_name": program.name, "inputs": inputs, "outputs": answers}
     return _problem(row, statement)
 
 

@@ -8,7 +8,7 @@ from command_line import call_cli
 import mars_env
 from mars_env import net
 from mars_env.agents import RoleAgent
-from mars_env.cli.follow import FollowedRun
+from mars_env.cli.runs import FollowedRun
 from mars_env.cli.stored import stored_report
 from mars_env.models import ScriptedModel
 from mars_env.rollout import read_run

@@ -12,7 +12,7 @@ from mars_env import cli
 
 def command(*arguments):
     """The command line of a call of mars-env."""
-    return [sys.executable, "-m", "mars_env.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "mars_env", *map(str, arguments)]
 
 
 def call_cli(*arguments, code=0, **how):

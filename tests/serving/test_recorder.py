@@ -278,7 +278,7 @@ async def test_a_killed_recorder_loses_nothing_that_a_program_has_seen(tmp_path)
     seen = {}
     async with Engine() as engine:
         engine.delay = 0.01
-        command = [sys.executable, "-m", "mars_env.cli", "record", "--upstream", engine.url, "--port", "0"]
+        command = [sys.executable, "-m", "mars_env", "record", "--upstream", engine.url, "--port", "0"]
         for life in range(2):
             process = await asyncio.create_subprocess_exec(
                 *command, "--out", tmp_path, stdout=asyncio.subprocess.PIPE
