@@ -26,15 +26,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class AdvantageStats:
-    """How many turns of a batch got an advantage, and why the others did not.
+    """How many turns of a batch got an advantage (`kept`), and why the others did not.
 
     Attributes:
-        groups: Number of groups.
-        turns: Number of turns in them.
         unknown: Turns left out because their reward is None.
         small: Groups of fewer than two known rewards.
         uniform: Groups of more known rewards, all equal after whatever the estimator adds to them.
-        kept: Turns that got an advantage.
     """
 
     groups: int = 0
@@ -60,9 +57,8 @@ def group_normalised(
 
     Args:
         groups: Turns of one group are compared with each other.
-        unbiased: Divide the sum of squares by n - 1 (as OpenRLHF, TRL and verl do; the papers do not say) or
-            by n.
-        eps: Added to the standard deviation.
+        unbiased: Whether the std divides by n - 1 (as OpenRLHF, TRL and verl do; the papers do not say) or n.
+        eps: See the formula.
 
     Raises:
         ConfigError: A group id or a turn occurs twice.
@@ -187,8 +183,6 @@ def penalise_overlong(groups: Sequence[Group], max_length: int, buffer: int = 20
     """The same groups with `overlong_penalty` of each turn's longest text added to its reward.
 
     A text is a completion, or a chain of them with calls of tools between; sampled tokens count.
-
-    Combine it with an estimator: ``lambda groups: group_normalised(penalise_overlong(groups, 8192))``.
     """
 
     def penalised(turn: Turn, reward: float) -> float:
@@ -213,7 +207,6 @@ def changed_rewards(groups: Sequence[Group], change: Callable[[Turn, float], flo
 
 
 def _within_groups(groups: Sequence[Group], compare: Callable[[Floats], Floats]) -> dict[TurnKey, float]:
-    """Compare the known rewards of each group in which they differ."""
     _require_distinct(groups)
     advantages: dict[TurnKey, float] = {}
     for turns in map(known_turns, groups):

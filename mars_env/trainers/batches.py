@@ -73,10 +73,7 @@ def collate(
     """Pad samples, at least one, into one batch on the CPU.
 
     Samples of another prompt than is trained on have no importance weight, because it would be the ratio of
-    two prompts. Those that are `on_policy` need none.
-
-    Raises:
-        ConfigError: A token id is outside of the vocabulary.
+    two prompts; those that are `on_policy` need none. A `ConfigError` for ids outside of the vocabulary.
     """
     ids = _padded([sample.ids for sample in samples], np.int64)
     rollout = _padded([sample.logprobs for sample in samples], np.float32)

@@ -45,10 +45,9 @@ log = logger(__name__)
 def save_checkpoint(
     directory: Path, step: int, identity: Mapping[str, Any], policies: "Mapping[str, Policy]", keep: int
 ) -> Path:
-    """Write a checkpoint, complete or not at all; returns its directory.
+    """Write a checkpoint, complete or not at all, or raise a `StoreError`; returns its directory.
 
-    Older ones are deleted, so that `keep` up to this one are left, at least this one; later ones
-    stay. A `StoreError` if it cannot be written, on a full disk for example.
+    Older ones are deleted, so that `keep` up to this one are left, at least this one; later ones stay.
     """
     target = directory / f"step-{step:08d}"
     # safetensors has an error of its own for a full disk
@@ -71,8 +70,7 @@ def save_checkpoint(
 
 def newest_checkpoint(directory: Path) -> Path | None:
     """The newest checkpoint in a directory; None if there is none."""
-    paths = [path for _, path in numbered(directory, _NAME)]
-    return paths[0] if paths else None
+    return next((path for _, path in numbered(directory, _NAME)), None)
 
 
 def load_checkpoint(path: Path, identity: Mapping[str, Any], policies: "Mapping[str, Policy]") -> int:
@@ -137,10 +135,9 @@ def describe_team(agents: Mapping[str, Agent], trained: Collection[str]) -> dict
     Of the models that sample `trained` policies, whose weights the run has itself, only the context and the
     options of the chat template count: a continued run may have another engine.
     """
-    identities = {name: identity_of(agent) for name, agent in agents.items()}
     return {
-        name: _without_models(each) if agents[name].policy in trained else each
-        for name, each in identities.items()
+        name: _without_models(identity_of(agent)) if agent.policy in trained else identity_of(agent)
+        for name, agent in agents.items()
     }
 
 
@@ -161,17 +158,15 @@ def describe_weights(policies: "Mapping[str, Policy]") -> dict[str, Any]:
     """
     frozen = {name: getattr(policy.model, "base", policy.reference) for name, policy in policies.items()}
     return {
-        "precision": {name: _precision(policy.model) for name, policy in policies.items()},
+        "precision": {
+            name: sorted({str(weight.dtype) for weight in trained_parameters(policy.model).values()})
+            for name, policy in policies.items()
+        },
         "frozen": {name: _weights_digest(model) for name, model in frozen.items() if model is not None},
     }
 
 
-def _precision(model: Any) -> list[str]:
-    return sorted({str(parameter.dtype) for parameter in trained_parameters(model).values()})
-
-
 def _weights_digest(model: Any) -> str:
-    """A digest of all tensors of a model, with their names, types and shapes."""
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():
         if ".lora_" not in name:  # the base of adapters has theirs in it, which are trained
@@ -209,7 +204,6 @@ def _load_weights(model: Any, path: Path) -> None:
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """Hide transformers' progress bars for reading and writing weights."""
     were_on = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
     try:

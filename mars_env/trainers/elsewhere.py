@@ -30,10 +30,9 @@ async def sampled_by(team: Team, samplers: RaySamplers | None, staleness: int = 
     samplers end with the context.
 
     Args:
-        team: Who plays and what is trained. Copies of its agents are sent to the samplers, unless its
-            `make_agents` makes them there.
+        team: Copies of its agents are sent to the samplers, unless its `make_agents` makes them there.
         samplers: How many, and where.
-        staleness: That of the run: `PipelineSettings.staleness`.
+        staleness: `PipelineSettings.staleness` of the run.
 
     Raises:
         MissingExtra: Ray is not installed.
@@ -81,6 +80,5 @@ def _sent(agents: Mapping[str, Agent]) -> MakeAgents:
 
 
 def _received(data: bytes) -> Mapping[str, Agent]:
-    """The agents that `_sent` sent, on this process's own device."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.load(io.BytesIO(data), map_location=device, weights_only=False)

@@ -34,7 +34,7 @@ def sampled_logprobs(model: Any, batch: Batch, config: TrainConfig, *, shared: b
         model: A causal language model of transformers, or an `Adapter`.
         batch: On the CPU; the results are on the model's device.
         config: Precision, and how many logits there may be at once.
-        shared: Compute what rows share once; the model is within `reading_forests`.
+        shared: Whether what rows share is computed once, within `reading_forests`.
     """
     validate_context(model.config.get_text_config(decoder=True), batch.ids.shape[1])
     device = next(model.parameters()).device
@@ -133,7 +133,6 @@ def _rows(batch: Batch, left_out: int) -> list[np.ndarray[Any, Any]]:
 
 @contextmanager
 def _exact(model: Any, *, shared: bool) -> Iterator[None]:
-    """Around passes: nothing is dropped out, and no other thread uses the weights."""
     with lock_of(model), evaluation(model), reading_forests(model) if shared else nullcontext():
         yield
 

@@ -25,8 +25,7 @@ class ImitatingVerifier:
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """As the agent acts."""
-        actions: list[Action] = await self.agent.act(observation, n, seed)
-        return actions
+        return await self.agent.act(observation, n, seed)
 
     async def act_in_training(
         self, observation: Observation, n: int, seed: int, ask: TrainingAsk

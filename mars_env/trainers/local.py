@@ -1,7 +1,6 @@
 """The local trainer: on one device, from groups of turns or given completions to updated weights.
 
-Read it from top to bottom. The loop around it is in `loop`, the mathematics in `advantages`, `losses` and
-`objective`, the pass through the model in `forward`.
+The mathematics is in `advantages`, `losses` and `objective`, the pass through the model in `forward`.
 """
 
 import re
@@ -76,13 +75,10 @@ class LocalTrainer:
         preferences: Preferences | None = None,
         frozen: Collection[str] = (),
     ) -> None:
-        config = config or TrainConfig()
-        self.run = dict(run or {})
-        self.config, self._on_policy = config, on_policy
-        self.policies = dict(policies)
-        self.steps = 0
-        self.estimator = estimator_of(self.config)
-        self.preferences, self.frozen = preferences, frozenset(frozen)
+        self.config = config = config or TrainConfig()
+        self.policies, self.frozen, self.preferences = dict(policies), frozenset(frozen), preferences
+        self.run, self._on_policy, self.steps = dict(run or {}), on_policy, 0
+        self.estimator = estimator_of(config)
         if not policies or len({id(policy.model) for policy in policies.values()}) < len(policies):
             raise ConfigError("give a policy or more, and each model once: roles share it by its name")
         for name, policy in self.policies.items():
@@ -154,7 +150,6 @@ class LocalTrainer:
         metrics: StepMetrics,
         began: float,
     ) -> StepMetrics:
-        """One step on the samples of each policy; the metrics with those of the policies."""
         batches = {name: self._batch(name, own, objective) for name, own in samples.items() if own}
         policies: dict[str, dict[str, float]] = {name: {} for name in self.policies}
         for name, batch in batches.items():  # all are made: one that cannot be ends the step before an update
@@ -169,7 +164,6 @@ class LocalTrainer:
         return replace(metrics, seconds=time.perf_counter() - began, policies=policies)
 
     def _batch(self, name: str, samples: Sequence[TurnSample], objective: Objective) -> Batch:
-        """The samples of a policy as tensors, with what other weights than the trained ones say of them."""
         policy, config = self.policies[name], self.config
         vocabulary = policy.model.get_input_embeddings().num_embeddings
         batch = collate(samples, vocabulary, on_policy=self._on_policy)
@@ -180,7 +174,6 @@ class LocalTrainer:
         return batch
 
     def _update(self, name: str, batch: Batch, objective: Objective) -> dict[str, float]:
-        """All updates of one policy on one batch; returns its metrics."""
         policy, config = self.policies[name], self.config
         sums: list[dict[str, Tensor]] = []
         norms: list[Tensor] = []
@@ -209,7 +202,7 @@ class LocalTrainer:
     def _gradient(
         self, policy: Policy, batch: Batch, objective: Objective
     ) -> tuple[list[dict[str, Tensor]], Tensor]:
-        """Compute the clipped gradient of a minibatch; its sums by micro-batch, and the norm before."""
+        """Compute the clipped gradient of a minibatch; returns sums by micro-batch, and the norm before."""
         config, weights = self.config, objective.weights(batch, self.config)
         moving = batch.advantages.flatten() != 0
         counted = config.uniform_groups == "count" and objective is REWARD and not config.kl_coefficient
@@ -249,7 +242,6 @@ class LocalTrainer:
 
     @cached_property
     def _identity(self) -> dict[str, dict[str, Any]]:
-        """What must match where a run continues from a checkpoint, and what may change."""
         settings = settings_identity(self.config)
         credit = credit_rule(self.config.credit).groups
         parts = {"credit": credit, "preferences": self.preferences}
@@ -275,7 +267,6 @@ def _descend(policy: Policy, sums: Sequence[Mapping[str, Tensor]], norm: Tensor)
 
 
 def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
-    """Reject a policy that would be trained wrongly without an error."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ConfigError(f"policy {name!r}: a name may hold letters, digits and _.- (it names a directory)")
     trained = trained_parameters(policy.model)

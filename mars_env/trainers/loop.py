@@ -46,9 +46,7 @@ from mars_env.types import Completion, Group
 class Texts:
     """A batch of given completions to imitate, by policy; empty: a step without an update.
 
-    Attributes:
-        completions: By policy; see `LocalTrainer.imitate`.
-        metrics: What its source measured, for the loggers.
+    `metrics` is what its source measured, for the loggers. See `LocalTrainer.imitate`.
     """
 
     completions: Mapping[str, Sequence[Completion]]
@@ -108,7 +106,7 @@ async def train(
             newest checkpoint (docs/training.md says what may change); trees that were under way are played
             again.
         loggers: Get the metrics of every update.
-        evaluate: Gets the agents and the number of each update; its metrics are logged with the update's.
+        evaluate: Its metrics are logged with the update's.
 
     Returns:
         The metrics of the updates that this call made.
@@ -151,7 +149,7 @@ def trainer_of(
 ) -> LocalTrainer:
     """The trainer of a run; no other run continues from its checkpoints.
 
-    `config` are the settings of the update; `also` is what else the run depends on, as plain data.
+    `also` is what else than the settings the run depends on, as plain data.
     """
     must_match = settings_identity(settings)["must_match"]
     return LocalTrainer(
@@ -192,7 +190,7 @@ async def fit(
         checkpoint_every: Updates between two checkpoints; the last update always gets one.
         loggers: Get the metrics of every update: the trainer's, ``seconds/waited`` (for the batch), those of
             the batch, and what `refresh` and `evaluate` give.
-        evaluate: Called with the number of updates after each, when the models are refreshed.
+        evaluate: Called after each refresh.
 
     Returns:
         The metrics of the updates that this call made; fewer than asked for only if the batches end.

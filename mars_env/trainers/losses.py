@@ -1,15 +1,8 @@
-"""Losses as pure functions on tensors of per-token values: policy gradients, likelihood, preferences.
+"""Losses as pure functions on tensors of per-token values; `mars_env.trainers.objective` combines them.
 
 Shapes: S completions (rows), T tokens of the longest one, V tokens of the vocabulary, N any number of tokens.
 Per-token values are [S, T] with a boolean mask [S, T] that is True on sampled tokens; other values are
-ignored, but must be finite. All logarithms are natural. `mars_env.trainers.local` combines the parts:
-
-    ratio = token_ratio(logp, logp_old)                      # or sequence_ratio (GSPO)
-    loss = clipped_loss(ratio, advantages)                   # GRPO, PPO
-    loss = loss * truncated_weights(logp_old, logp_rollout, mask)
-    loss = loss * ~mastered(logp_old, advantages, threshold)          # optional
-    loss = loss + coefficient * truncated_weights(logp, logp_rollout, mask) * kl_k2(logp, logp_reference)
-    aggregate(loss, mask, "token-mean").backward()
+ignored, but must be finite. All logarithms are natural.
 """
 
 from typing import Final, Literal
@@ -70,13 +63,9 @@ def sequence_ratio(logp: Tensor, logp_old: Tensor, mask: Tensor) -> Tensor:
 def clipped_loss(ratio: Tensor, advantages: Tensor, clip_low: float = 0.2, clip_high: float = 0.2) -> Tensor:
     """The clipped surrogate, as a loss: ``-min(ratio A, clip(ratio, 1 - low, 1 + high) A)``, [S, T].
 
-    Source: PPO (arXiv 1707.06347, equation 7); GRPO (arXiv 2402.03300); two bounds: DAPO (arXiv 2503.14476).
+    The advantages A are [S, 1] or [S, T].
 
-    Args:
-        ratio: [S, T].
-        advantages: [S, 1] or [S, T].
-        clip_low: How far the ratio may fall below 1.
-        clip_high: How far it may rise above 1.
+    Source: PPO (arXiv 1707.06347, equation 7); GRPO (arXiv 2402.03300); two bounds: DAPO (arXiv 2503.14476).
 
     Example:
         >>> clipped_loss(torch.tensor([[1.5, 1.5, 0.5]]), torch.tensor([[1.0, -1.0, -1.0]]))
@@ -151,11 +140,6 @@ def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
     Source: MarsRL (arXiv 2511.11373), dynamic masking of mastered positive tokens. The paper's threshold is
     not public, and that "mastered" means a probability above it is our reading.
 
-    Args:
-        logp_old: [S, T].
-        advantages: [S, 1] or [S, T].
-        threshold: A probability, e.g. 0.99.
-
     Returns:
         Boolean [S, T], True where the token is to be left out.
 
@@ -203,12 +187,7 @@ def row_weights(lengths: Tensor, mode: Aggregation) -> Tensor:
     - "token-mean": 1 / all tokens of the batch. Long completions weigh more. DAPO (arXiv 2503.14476).
     - "sequence-mean": 1 / (completions x own tokens). GRPO (arXiv 2402.03300), GSPO.
 
-    Args:
-        lengths: [S], sampled tokens of each completion, each at least 1.
-        mode: One of the above.
-
-    Returns:
-        [S], float32.
+    Lengths [S] are sampled tokens, each at least 1; the weights [S] are float32.
 
     Example:
         >>> lengths = torch.tensor([1, 3])
@@ -219,9 +198,3 @@ def row_weights(lengths: Tensor, mode: Aggregation) -> Tensor:
     if mode == "token-mean":
         return (1.0 / lengths.sum().float()).expand(rows)
     return 1.0 / (rows * lengths.float())
-
-
-def aggregate(values: Tensor, mask: Tensor, mode: Aggregation) -> Tensor:
-    """From per-token values [S, T] to one number, see `row_weights`."""
-    weights = row_weights(mask.sum(-1), mode)
-    return (values * mask * weights.unsqueeze(-1)).sum()

@@ -24,7 +24,7 @@ class Objective:
     """What an update descends.
 
     Attributes:
-        loss: The loss of a micro-batch, and sums of its metrics.
+        loss: Of a micro-batch.
         over: The sum that metrics are divided by.
         unit: How many neighbouring rows belong together.
     """
@@ -34,7 +34,7 @@ class Objective:
     unit: int = 1
 
     def weights(self, batch: Batch, config: TrainConfig) -> Tensor:
-        """The weight of each row's tokens; of pairs all the same."""
+        """The weight of each row's tokens, [S]."""
         if self.unit == 1:
             return losses.row_weights(batch.mask.sum(-1), config.mean)
         return torch.full((len(batch),), self.unit / len(batch))

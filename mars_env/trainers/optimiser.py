@@ -69,7 +69,7 @@ class Optimiser:
         return {name: tensor.detach().cpu().contiguous() for name, tensor in {**copies, **moments}.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take the state of `tensors`, of a run with or without `offload`, once the model has its weights."""
+        """Take the state that `tensors` gave, with or without `offload`, once the model has its weights."""
         with torch.no_grad():
             for name, (own, copy) in zip(self.weights, self._copied, strict=False):
                 copy.copy_(tensors.get(f"weight.{name}", own))
@@ -94,9 +94,8 @@ class Optimiser:
 
 def _moved(copy: torch.nn.Parameter, parameter: Tensor) -> None:
     """Add a gradient to that of a copy on the host, and free it."""
-    gradient = parameter.grad
-    assert gradient is not None
-    moved = gradient.detach().to(copy.device, torch.float32)
+    assert parameter.grad is not None
+    moved = parameter.grad.detach().to(copy.device, torch.float32)
     copy.grad = moved.clone() if copy.grad is None else copy.grad.add_(moved)
     parameter.grad = None
 

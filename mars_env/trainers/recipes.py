@@ -29,8 +29,7 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def _own_grower(value: Any) -> Any:
-    """None for "own", as a file says it, because TOML has no null."""
-    return None if value == "own" else value
+    return None if value == "own" else value  # TOML has no null
 
 
 class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
@@ -95,13 +94,9 @@ class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrin
                 raise ValueError("groups_per_update splits trees, which the credit needs whole: leave it out")
             if self.rollouts is None:
                 raise ValueError("groups_per_update needs groups that end before trees: give rollouts")
-        return self
-
-    @model_validator(mode="after")
-    def _refillable(self) -> "RunSettings":
-        if self.pipeline.refill > 1 and self.train.whole_trees:
+        if pipeline.refill > 1 and credit.whole_trees:
             raise ValueError("refill judges groups one by one, but the credit needs whole trees")
-        if self.pipeline.refill > 1 and self.train.uniform_groups == "count":
+        if pipeline.refill > 1 and credit.uniform_groups == "count":
             raise ValueError('refill replaces groups of equal rewards: set uniform_groups to "drop"')
         return self
 
@@ -160,11 +155,6 @@ def recipe_of(env: EnvSpec) -> RunSettings:
 
     Raises:
         ConfigError: There is no such recipe.
-
-    Example:
-        >>> from mars_env.envs import spec
-        >>> recipe_of(spec("programs-tree-search")) is MARS2
-        True
     """
     name = find_game(env.game).options.recipe
     recipe = RECIPES[name] if name in RECIPES else import_object(name)
@@ -184,13 +174,11 @@ def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[st
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with their tables as mappings."""
-    return {name: _table(value) for name, value in settings.items()}
 
+    def plain(value: Any) -> Any:
+        return value.model_dump() if isinstance(value, BaseModel) else value
 
-def _table(settings: Any) -> Any:
-    if isinstance(settings, BaseModel):
-        return settings.model_dump()
-    return asdict(settings) if is_dataclass(settings) and not isinstance(settings, type) else settings
+    return {name: asdict(value) if is_dataclass(value) else plain(value) for name, value in settings.items()}
 
 
 def checked(settings: Settings) -> Settings:

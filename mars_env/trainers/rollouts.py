@@ -52,13 +52,8 @@ async def rollouts(
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees, and yield what each update trains.
 
-    Args:
-        game: What is played.
-        team: Who plays.
-        problems: Training problems; those of a step follow from the seed and its number alone.
-        settings: How groups are formed, and how far rollouts may run ahead.
-        done: Updates that are done already.
-        directory: Where `LEDGER` says what was trained.
+    The problems of a step follow from the seed and its number alone; `done` updates are done already.
+    `LEDGER` in the directory says what was trained.
 
     Raises:
         ModelError: As many trees as a step has could not be played, and no other.
@@ -167,11 +162,8 @@ def _warn_of_lone_rewards(batch: UpdateBatch, roles: Collection[str]) -> set[str
 class LostTrees:
     """Counts trees that faults ended before a trained agent had acted; a journal for `pipeline`.
 
-    A lost tree costs only itself. The run ends when as many were lost as a step has (but never one alone),
-    all of which began after a trained agent had last acted: nothing succeeds any more.
-
-    Attributes:
-        ids: Of the trees that were lost.
+    A lost tree, of which `ids` has the id, costs only itself. The run ends when as many were lost as a step
+    has (but never one alone), all of which began after a trained agent had last acted.
     """
 
     def __init__(self, trained: Callable[[Turn], bool], step: int) -> None:
@@ -192,7 +184,7 @@ class LostTrees:
             self._in_vain = 0
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
-        """Count a finished tree; a ModelError if nothing succeeds any more."""
+        """A tree has ended; a ModelError if nothing succeeds any more."""
         if not tree.fault or any(map(self._trained, tree.turns)):
             return
         self.ids.add(tree.id)
@@ -203,15 +195,12 @@ class LostTrees:
 
 @dataclass(frozen=True, slots=True)
 class _InStep:
-    """A grader whose duration decides nothing."""
-
     grader: Grader
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """The grade, when all gradings that started with it have ended."""
         async with hold_waves():
-            grade: Grade = await call_async(self.grader.grade, problem, text)
-            return grade
+            return await call_async(self.grader.grade, problem, text)
 
 
 def graded_in_step(game: Game) -> Game:

@@ -33,11 +33,9 @@ class TurnSample:
     as the results of tools, is read and not trained.
 
     Attributes:
-        tree_id: The tree that it is from.
-        turn_id: Its turn. A turn of several chains has several samples.
+        turn_id: A turn of several chains has several samples.
         group_id: The group that its turn was compared in.
-        agent: Who acted, e.g. ``"verifier_0"``.
-        role: The same without its number.
+        agent: Who acted, e.g. ``"verifier_0"``; its `role` is without the number.
         policy: Name of the weights that acted.
         prompt_ids: [P] token ids of the prompt to train on: what the model read, unless `read_prompt_ids` is
             given.
@@ -49,7 +47,7 @@ class TurnSample:
         versions: Policy versions that sampled: ``((version, number of tokens), ...)``, empty if unknown.
         truncated: Whether the last completion was cut off by its length limit.
         reward: The turn's own, as recorded: before credit along the tree and penalties.
-        advantage: The turn's, the same for each sampled token; in units of the estimator.
+        advantage: The turn's, the same for each sampled token.
         score: What the grader gave the turn, in [0, 1]; None where it was not graded.
         read_prompt_ids: Token ids of the prompt that the model read, where that is another one; `logprobs`
             are of the tokens after it.
@@ -106,8 +104,8 @@ def turn_samples(
         groups: Whole groups; with `Credit.tree_credit` whole trees.
         config: Its advantages, tree credit, penalties and trained roles are used, and nothing else.
         advantages: By `turn_key`, in place of those of the configuration's estimator.
-        policies: Names of the policies that there are; None means any.
-        frozen: Names of policies that are not trained. Their turns count in their groups.
+        policies: Those that there are; None means any.
+        frozen: Policies that are not trained. Their turns count in their groups.
 
     Raises:
         ConfigError: A turn to be trained acted with an unknown policy, or `advantages` has one that cannot be
@@ -169,11 +167,7 @@ def preference_pairs(
 
 
 def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSample:
-    """A sample of a given completion, which no rollout made: to imitate it.
-
-    Raises:
-        ConfigError: It has no token ids.
-    """
+    """A sample of a given completion, to imitate it; a `ConfigError` if it has no token ids."""
     prompt = completion.train_prompt_ids or completion.prompt_ids
     if not prompt or not completion.token_ids:
         raise ConfigError(f"text {number} for {policy!r} has no token ids: make it with HFModel.written")
@@ -185,7 +179,6 @@ def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSa
 
 
 def _validate(turn: Turn, policies: Collection[str] | None) -> None:
-    """Reject a turn of an unknown policy, or without what training needs."""
     where = f"turn {turn.id} of tree {turn.tree_id} ({turn.agent})"
     if policies is not None and turn.policy not in policies:
         names = ", ".join(sorted(policies))

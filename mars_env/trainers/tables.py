@@ -132,7 +132,8 @@ def setting_rows(table: Any, prefix: str = "") -> Iterator[tuple[str, str, str, 
         inner = next((each for each in (annotation, *get_args(annotation)) if _is_table(each)), None)
         text = " ".join(meaning.split()).replace("`", "")
         if inner is None:
-            yield prefix + name, _type_name(annotation), _default_text(value), text
+            shown_default = "" if value in (None, {}, ()) else json.dumps(value, default=str)
+            yield prefix + name, _type_name(annotation), shown_default, text
         else:
             yield prefix + name, "table", "", text
             yield from setting_rows(inner if value is None else value, f"{prefix}{name}.")
@@ -150,10 +151,6 @@ def _fields(table: Any) -> Iterator[tuple[str, Any, Any, str]]:
     described = dict(re.findall(r"^ {4}(\w+): ((?:.+|\n {8})+)", text, re.MULTILINE))
     for field in fields(kind):
         yield field.name, field.type, field.default, described.get(field.name, "")
-
-
-def _default_text(value: Any) -> str:
-    return "" if value in (None, {}, ()) else json.dumps(value, default=str)
 
 
 def _is_table(kind: Any) -> bool:

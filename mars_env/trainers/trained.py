@@ -42,8 +42,7 @@ class TrainedTeam:
         model: Arguments of `HFModel`, such as ``device``.
 
     Raises:
-        ConfigError: There is no checkpoint of a team; it does not say what made the agents; or they ignore
-        the changes.
+        ConfigError: No checkpoint of a team is there, or what made the agents is not; or they ignore changes.
     """
 
     def __init__(
@@ -111,7 +110,6 @@ class TrainedTeam:
 
 
 def _function_name(name: str | None, changes: Mapping[str, Any] | None) -> str:
-    """The function that makes the agents, which must take the sampling that is changed."""
     if name is None:
         raise ConfigError("name what makes its agents of a model: team:FOLDER?function=my_module:my_team")
     if name != OWN and changes and not takes(import_object(name), "sampling"):

@@ -1,7 +1,4 @@
-"""Tree-shaped credit: a node's reward relative to those of its parent and its siblings. No torch in here.
-
-It transforms rewards, and is combined with an estimator: ``group_normalised(tree_shaped(groups))``.
-"""
+"""Tree-shaped credit: a node's reward relative to those of its parent and its siblings. No torch in here."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -28,7 +25,7 @@ def tree_shaped(
     Args:
         groups: Whole trees: the parent of every turn is in one of the groups.
         sibling_weight: w above, in [0, 1].
-        strength: How far a reward is moved away from its baseline.
+        strength: See above.
 
     Raises:
         ConfigError: A turn's parent is in none of the groups, or a reward is not a finite number.

@@ -35,7 +35,7 @@ _COLUMNS: Final = (
 
 
 class TeamRollouts:
-    """The ``rollout_func`` of `GRPOTrainer`, which calls it for the rollouts of each step.
+    """The ``rollout_func`` of `GRPOTrainer`.
 
     Args:
         game: The environment's game, e.g. ``make("...", schedule="training").game``.
@@ -94,8 +94,7 @@ class TeamRollouts:
             temperature: The agents' sampling temperature.
 
         Raises:
-            ConfigError: The rows cannot be divided in this way, or there is a warm-up, which TRL has in
-                another form.
+            ConfigError: The rows cannot be divided in this way, or there is a warm-up.
         """
         config, rows = self._config, problems_per_step * self.rows
         if config.warmup_updates:
@@ -192,7 +191,6 @@ class TeamRollouts:
         return list(team_advantage)
 
     def _problems_of(self, prompts: Sequence[str], trainer: Any) -> list[Problem]:
-        """The problems of a step, one for each run of equal prompts."""
         if not trainer.model.training:
             raise ConfigError("TRL cannot evaluate a team: use mars_env.evaluate, or mars-env evaluate")
         if trainer.num_generations != self.rows or trainer.scale_rewards != "none":

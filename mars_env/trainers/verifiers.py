@@ -141,8 +141,7 @@ def _seat() -> vf.AgentConfig:
 class TeamConfig(vf.EnvConfig):  # type: ignore[misc]
     """The seats of a team, one a role, and how its trees grow: ``--env.*``.
 
-    A role that the rules do not have is not played. Each seat may have its own model, client, sampling and
-    limits.
+    Each seat may have its own model, client, sampling and limits.
     """
 
     solver: vf.AgentConfig = _seat()
@@ -203,10 +202,7 @@ class TracedCompletion(Completion):
 
 
 class SeatModel:
-    """A seat of a verifiers environment as a `mars_env.types.Model`: a sample is a run of its agent.
-
-    `seeded` says whether the requests carry seeds.
-    """
+    """A seat of a verifiers environment as a `mars_env.types.Model`: a sample is a run of its agent."""
 
     def __init__(self, seat: vf.Agent, *, seeded: bool) -> None:
         self.name = str(seat.config.model)
@@ -255,16 +251,12 @@ def completion_of(trace: vf.Trace) -> TracedCompletion:
     branch = trace.branches[-1]
     read = branch.sampled_mask.index(True) if any(branch.sampled_mask) else len(branch.token_ids)
     ids = tuple(branch.token_ids[read:])
-    settings = call.sampling
-    limit = (settings.max_tokens if settings is not None else None) or NO_LIMIT
-    reason = call.finish_reason
-    ended = (
-        finish_reason(reason, len(ids) or sampled, Sampling(max_tokens=limit)) if reason else "content_filter"
-    )
+    settings, reason = call.sampling, call.finish_reason
+    limit = Sampling(max_tokens=(settings.max_tokens if settings is not None else None) or NO_LIMIT)
     return TracedCompletion(
         trace=trace,
         text=text,
-        finish_reason=ended,
+        finish_reason=finish_reason(reason, len(ids) or sampled, limit) if reason else "content_filter",
         prompt_ids=tuple(branch.token_ids[:read]) if ids else (),
         token_ids=ids,
         logprobs=tuple(branch.logprobs[read:]),

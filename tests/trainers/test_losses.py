@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mars_env.trainers.losses import (
-    aggregate,
     clipped_loss,
     dpo_loss,
     is_clipped,
@@ -14,10 +13,15 @@ from mars_env.trainers.losses import (
     logprobs_and_entropies,
     mastered,
     preference_margin,
+    row_weights,
     sequence_ratio,
     token_ratio,
     truncated_weights,
 )
+
+
+def aggregate(values, mask, mode):
+    return (values * mask * row_weights(mask.sum(-1), mode).unsqueeze(-1)).sum()
 
 
 def logs(*rows):

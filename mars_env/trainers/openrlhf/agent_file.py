@@ -43,7 +43,7 @@ RUN_FILE = "MARS_ENV_RUN_FILE"  # the environment variable with the path of the 
 
 @dataclass
 class SharedTree:
-    """The calls for one prompt, and the rows of the tree that they share."""
+    """The calls for one prompt, and the rows of their tree."""
 
     calls: int = 0
     rows: asyncio.Future[list[Row]] | None = None

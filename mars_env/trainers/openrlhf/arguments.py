@@ -61,7 +61,7 @@ class _EntryBlock(SourceFileLoader):
     """Runs the ``if __name__ == "__main__"`` of a module, and of the rest only the standard imports."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """Compile past the cache of bytecode, which holds the whole module."""
+        """The code, past the cache of bytecode, which holds the whole module."""
         tree = ast.parse(self.get_data(self.path), self.path)
         tree.body = [node for node in tree.body if isinstance(node, ast.If) or _is_standard(node)]
         for node in ast.walk(tree):
@@ -74,7 +74,6 @@ class _EntryBlock(SourceFileLoader):
 
 
 def _is_standard(node: ast.stmt) -> bool:
-    """Whether a statement imports from the standard library."""
     if not isinstance(node, ast.Import | ast.ImportFrom):
         return False
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
@@ -88,7 +87,6 @@ def hierarchize(args: object) -> SimpleNamespace:
 
 
 def _source() -> Path:
-    """Path of the entry's source, found without an import."""
     install = f"pip install --no-deps openrlhf=={VERSION} (what training needs: docs/openrlhf.md)"
     try:
         package = distribution("openrlhf")

@@ -96,7 +96,7 @@ def _actor(args: SimpleNamespace, model: Architecture) -> Memory:
 
 
 def _passes(args: SimpleNamespace, model: Architecture) -> dict[str, float]:
-    """Bytes of activations and logits while one micro-batch is trained, of samples of full length."""
+    """While one micro-batch is trained, of samples of full length."""
     ring, parallel, longest = args.ds.ring_attn_size, args.ds.tensor_parallel_size, args.data.max_len
     tokens = args.train.micro_batch_size * longest
     if args.train.dynamic_batch_enable:  # a sample that is longer makes a micro-batch of its own

@@ -18,8 +18,7 @@ CALLS = 512
 async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> Sampled:
     """One completion from vLLM's stream of new tokens (``RequestOutputKind.DELTA``).
 
-    `version` returns the present version of the weights; all tokens that were sampled before new weights
-    came must have arrived before it returns the new one.
+    `version` returns the present version of the weights, once all tokens of the one before have arrived.
     """
     tokens: list[int] = []
     logprobs: list[float] = []
@@ -80,10 +79,7 @@ def require_alive(engines: Sequence[RayEngine]) -> None:
 
 
 class EnginesModel(TokenModel):
-    """Several engines with the same weights, as one model. Each request goes to the least busy engine.
-
-    `context` is the most tokens of prompt and completion together (``--data.max_len``).
-    """
+    """Several engines with the same weights, as one model. Each request goes to the least busy engine."""
 
     def __init__(
         self, engines: Sequence[SamplingEngine], tokenizer: Any, context: int, *, name: str = "actor"
@@ -98,9 +94,8 @@ class EnginesModel(TokenModel):
         return f"EnginesModel({self.name!r}, {len(self._engines)} engines)"
 
     async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
-        """The samples of one prompt, on one engine, so that they share its prefix cache."""
         requests = [_request(sampling, room)] * n
-        async with self._least_busy(n) as engine:
+        async with self._least_busy(n) as engine:  # one, whose prefix cache the samples share
             sampled = await engine.sample(ids, requests)
         return [self.completion(ids, sampling, sample) for sample in sampled]
 
@@ -112,7 +107,6 @@ class EnginesModel(TokenModel):
 
     @asynccontextmanager
     async def _least_busy(self, n: int) -> AsyncIterator[SamplingEngine]:
-        """The engine with the fewest samples under way, for n more."""
         least = min(range(len(self._engines)), key=self._busy.__getitem__)
         self._busy[least] += n
         try:

@@ -96,10 +96,7 @@ def start_trainer(settings: RunSettings, args: SimpleNamespace) -> "OpenRLHFTrai
 class OpenRLHFTrainer:
     """What the loop needs of a trainer. All policies are trained at the same time, each on its own turns.
 
-    Attributes:
-        policies: The policies by name, each with its processes.
-        steps: Updates that are done.
-        frozen: Names of policies that others hold.
+    `frozen` are the policies that others hold.
     """
 
     def __init__(self, settings: RunSettings, policies: Mapping[str, PolicyTrainer]) -> None:
@@ -145,7 +142,6 @@ class OpenRLHFTrainer:
         )
 
     def _update(self, samples: Sequence[TurnSample]) -> dict[str, dict[str, float]]:
-        """Train each policy that has samples; the metrics of all by name."""
         rows = {}
         for name, policy in self.policies.items():
             if own := [sample for sample in samples if sample.policy == name]:
@@ -183,7 +179,6 @@ class Engines:
 
 
 def _arguments(settings: RunSettings, args: SimpleNamespace) -> dict[str, SimpleNamespace]:
-    """OpenRLHF's arguments for each policy: those of the run, or with a policy's own directories."""
     policies = policies_of(settings)
     if len(policies) == 1:
         return dict.fromkeys(policies, args)

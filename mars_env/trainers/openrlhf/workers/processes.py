@@ -20,7 +20,7 @@ from mars_env.trainers.tables import EngineSettings
 
 
 class PolicyProcesses(NamedTuple):
-    """OpenRLHF's strategy, tokenizer and Ray actors of one policy; `reference` is None without a KL term."""
+    """What OpenRLHF makes for one policy; `reference` is None without a KL term."""
 
     strategy: Any
     engines: list[Any]

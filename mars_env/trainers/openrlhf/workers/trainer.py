@@ -25,10 +25,7 @@ _METRICS = {"policy_loss": "loss", "actor_lr": "learning_rate", "actor_grad_norm
 
 
 class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]
-    """Uses each row's advantage as it was computed from its group; metrics of padding rows are 0, not NaN.
-
-    `credit` has the weights of tokens, which are factors of their advantages, as in the local trainer's loss.
-    """
+    """Uses each row's advantage as it was computed from its group; metrics of padding rows are 0, not NaN."""
 
     credit = Credit()
 
@@ -63,9 +60,7 @@ class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]
 class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
     """The trainer of one policy; its caller asks for one update at a time.
 
-    Attributes:
-        version: Of the weights: how often they have been sent to the engines.
-        step: Updates that have trained the policy.
+    `version` of the weights says how often they have been sent to the engines, `step` how often trained.
     """
 
     experience_maker: Any
@@ -145,8 +140,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
     def prove_weights(self) -> float:
         """Prove, or raise ModelError, that the engines, which are awake, have the weights sent last.
 
-        Returns:
-            The share of the tensors that are compared.
+        Returns the share of the tensors that are compared.
         """
         if self._sent:
             prompt, tokens = probe_ids(len(self.tokenizer))
@@ -159,7 +153,6 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         return min(proof.share_read for proof in self._proofs)
 
     def _compute_rollout_stats(self, experiences: list[Any]) -> dict[str, float]:
-        """How many rows are samples, how many fill up, and the spread of the advantages."""
         real = torch.cat([e.action_mask.bool().any(dim=-1) for e in experiences])
         advantages = torch.cat([e.info[ADVANTAGE] for e in experiences])[real]
         return {
