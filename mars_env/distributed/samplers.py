@@ -1,7 +1,7 @@
 """Agents that act in other processes on Ray while this one trains: Echo (arXiv 2508.05387).
 
-Engine, pipeline, grading and rewards stay with the learner. Each act goes to the process that has the least
-to do, with weights that may act on it. Ray's object store holds them; a process fetches each version once.
+Each act goes to the process that has the least to do, with weights that may act on it. Ray's object store
+holds them; a process fetches each version once.
 """
 
 import asyncio
@@ -52,11 +52,9 @@ class RefreshedModel(Protocol):
 
 
 class SamplingModels:
-    """The models of one sampler and the weights that they have. Its agents share it.
+    """The models of one sampler, by policy, and the weights that they have. Its agents share it.
 
-    Args:
-        models: By policy: those that take new weights.
-        exact: Act with the weights that are demanded, never with newer ones.
+    If `exact` they act with the weights that are demanded, never with newer ones.
     """
 
     def __init__(self, models: Mapping[str, Sequence[RefreshedModel]], exact: bool) -> None:
@@ -69,7 +67,9 @@ class SamplingModels:
     async def acting(self, weights: Weights, least: int) -> AsyncGenerator[None]:
         """Have weights that may act: these, or in the mode ``"newest"`` any from number `least` on."""
         async with self._change:
-            await self._change.wait_for(lambda: self._may_act(weights, least) or self._may_change())
+            await self._change.wait_for(
+                lambda: self._may_act(weights, least) or not (self._exact and self._acting)
+            )
             if not self._may_act(weights, least):
                 await self._take(weights)
             self._acting += 1
@@ -88,9 +88,6 @@ class SamplingModels:
 
     def _may_act(self, weights: Weights, least: int) -> bool:
         return self._number == weights.number if self._exact else self._number >= least
-
-    def _may_change(self) -> bool:
-        return not (self._exact and self._acting)
 
     async def _take(self, weights: Weights) -> None:
         for policy, state in (await weights.states).items():
@@ -133,9 +130,7 @@ async def push_weights(agents: Mapping[str, SamplingAgent], weights: Weights) ->
 
 async def _made_there(sent: list[Awaitable[Any]]) -> Mapping[str, SamplingAgent]:
     """What a function makes that is in Ray's object store."""
-    make = await sent[0]
-    agents: Mapping[str, SamplingAgent] = make()
-    return agents
+    return (await sent[0])()
 
 
 # ------------------------------------------------------------------------------ in the learner's process
@@ -154,7 +149,6 @@ class SamplerFleet(Cluster):
         staleness: Most versions that a turn may be old when it is trained.
 
     Raises:
-        MissingExtra: Ray is not installed.
         ConfigError: An agent has help in training, or no model that takes new weights.
         CannotStart: The cluster has no room for the samplers, or they do not load.
     """

@@ -74,10 +74,7 @@ def step(value: int, sign: str, size: int) -> int:
 
 
 def read_statement(statement: str) -> Chain:
-    """The chain in a statement of the embedded set ``arithmetic``.
-
-    Raises:
-        ConfigError: It is another kind of problem, or has more terms than the miniature has letters.
+    """The chain in a statement of the set ``arithmetic``; a `ConfigError` for any other.
 
     Example:
         >>> read_statement("Work modulo 1000. Start with a = 882. Then b = a - 27, c = b + 5. What is c?")

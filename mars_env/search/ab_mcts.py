@@ -78,22 +78,17 @@ class _Arms:
         return self._table[: len(self.children)]
 
     def append(self, child: "_Node") -> None:
-        """Add a child, without observations."""
         size = len(self.children)
         if size == len(self._table):
             self._table = np.concatenate([self._table, np.zeros((max(4, size), 3))])
         self.children.append(child)
 
     def add(self, place: int, n: int, score: float) -> None:
-        """Add observations to a child."""
         self.rows[place] += n, score, score * score
 
 
 class _Node:
-    """A node that is in the tree; the root has no id.
-
-    `group` says in which of the parent's arms it is, `place` which child of these.
-    """
+    """A node: the child `place` of the parent's arms `group`; the root has no id."""
 
     __slots__ = ("arms", "depth", "group", "id", "parent", "place")
 
@@ -108,8 +103,7 @@ class ABMCTSA(Algorithm):
     """AB-MCTS-A over the given agents.
 
     Example:
-        >>> algorithm = ABMCTSA(("coder_0", "coder_1"), ABMCTSASettings())
-        >>> algorithm.choose(np.random.default_rng(0))
+        >>> ABMCTSA(("coder_0", "coder_1"), ABMCTSASettings()).choose(np.random.default_rng(0))
         (None, 'coder_1')
     """
 
@@ -153,7 +147,6 @@ class ABMCTSA(Algorithm):
         self._update(ask, -1)
 
     def _update(self, ask: Ask, n: int, score: float = 0.0) -> None:
-        """Add to all arms on the path of an expansion."""
         node = self._nodes[ask.parent]
         node.arms[self._group[ask.agent]].gen.add(n, score)
         self._by_agent[ask.agent].add(n, score)
@@ -164,7 +157,6 @@ class ABMCTSA(Algorithm):
             node = above
 
     def _draw_group(self, node: _Node, rng: np.random.Generator) -> int:
-        """With ``stack``, the agent; else the only group."""
         if self._groups == 1:
             return 0
         both = [
@@ -201,8 +193,7 @@ class ABMCTSA(Algorithm):
 def _exceeds(cont: float, gen: float, weight: float) -> bool:
     """Whether CONT's draw exceeds GEN's, which is lowered by a weight in [0, 1].
 
-    The weight multiplies a draw of 0 or more and divides one below 0, so it lowers both. A smaller weight
-    never turns CONT into GEN, nor does a lower draw of GEN.
+    The weight multiplies a draw of 0 or more and divides one below 0, so it lowers both.
 
     Example:
         >>> _exceeds(0.5, 0.6, 1.0), _exceeds(0.5, 0.6, 0.8), _exceeds(-0.55, -0.5, 0.8)

@@ -15,13 +15,7 @@ class Options(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request that `agent` make one new node.
-
-    Attributes:
-        id: The new node's id, numbered from 0 in the order of asking.
-        parent: The node that it refines; None asks for a fresh start at the root.
-        agent: The agent that makes it.
-    """
+    """A request that `agent` make a new node, numbered from 0; without a parent a fresh start at the root."""
 
     id: int
     parent: int | None

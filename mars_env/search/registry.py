@@ -31,9 +31,6 @@ def register_algorithm(name: str, algorithm: Any) -> None:
     It is a class with a pydantic model `Settings` and the constructor ``Class(agents, settings)``.
     Registering the same class again replaces it, as a reloaded module or a notebook must.
 
-    Raises:
-        ConfigError: The name has a colon or belongs to another algorithm.
-
     Example:
         >>> register_algorithm("uct", UCT)
         >>> register_algorithm("uct", BestOfN)
@@ -48,18 +45,13 @@ def register_algorithm(name: str, algorithm: Any) -> None:
 
 
 def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str], seed: int) -> Algorithm:
-    """Make one of `ALGORITHMS`, ``"treequest:<class>"``, or ``"module:Class"``, a class of your own.
+    """Make one of `ALGORITHMS`, ``"treequest:<class>"``, or ``"module:Class"``, a class as they are.
 
-    That has a pydantic model `Settings` and the constructor ``Class(agents, settings)``. TreeQuest alone uses
-    the seed; the others sample from the generator that they are given.
+    TreeQuest alone uses the seed; the others sample from the generator that they are given.
 
     Raises:
         ConfigError: The name or an option is unknown, or a value is invalid.
         MissingExtra: A TreeQuest algorithm without TreeQuest.
-
-    Example:
-        >>> type(make_algorithm("uct", {"samples": 3}, ("coder_0",), seed=0)).__name__
-        'UCT'
     """
     prefix, colon, rest = name.partition(":")
     if colon and prefix == "treequest":

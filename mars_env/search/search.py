@@ -1,11 +1,6 @@
 """A search by ask and tell: waves, budgets and early stop, around any algorithm.
 
-    search = Search(SearchSettings(algorithm="ab-mcts-a", calls=60), agents=("coder_0", "coder_1"), seed=0)
-    while asks := search.ask(8):
-        for ask in asks:                     # in parallel, as far as the models allow
-            search.tell(ask.id, score, tokens)
-
-A search does not see what a node holds: only ids, names of agents and scores.
+It does not see what a node holds: only ids, names of agents and scores.
 """
 
 import math
@@ -110,7 +105,7 @@ class Search:
 
     @property
     def reason(self) -> str:
-        """Why the search has stopped: solved, tokens, calls or exhausted; empty while it continues."""
+        """Why it has stopped: solved, tokens, calls or exhausted; empty while it continues."""
         if self._solved:
             return "solved"
         if self.settings.tokens is not None and self._tokens >= self.settings.tokens:
@@ -129,11 +124,7 @@ class Search:
         return len(self._asks) - len(self._scores)
 
     def ask(self, k: int) -> list[Ask]:
-        """At most k expansions that can be made now; none while the wave waits for results, or at the end.
-
-        Raises:
-            ConfigError: k is not positive.
-        """
+        """At most k > 0 expansions that can be made now; none while the wave waits, or at the end."""
         if k < 1:
             raise ConfigError(f"ask for at least one expansion, got k = {k}")
         if self.settings.as_completed:
@@ -170,15 +161,7 @@ class Search:
         return next(iter(self.candidates()), None)
 
     def candidates(self) -> list[int]:
-        """Ids of all nodes with the highest score, in the order of asking; a vote may choose among them.
-
-        Example:
-            >>> search = Search(SearchSettings(algorithm="best-of-n", calls=3), ("coder_0",), seed=0)
-            >>> for ask in search.ask(3):
-            ...     search.tell(ask.id, 0.5 if ask.id else 0.0)
-            >>> search.candidates()
-            [1, 2]
-        """
+        """Ids of all nodes with the highest score, in the order of asking; a vote may choose among them."""
         scores = {id: score for id, score in self._scores.items() if score is not None}
         top = max(scores.values(), default=None)
         return sorted(id for id, score in scores.items() if score == top)
@@ -192,12 +175,10 @@ class Search:
             if choice is None:
                 self._exhausted = not self._open  # with nothing pending, nothing can change any more
                 return
-            self._begin(Ask(len(self._asks), *choice))
-            self._queue.append(self._asks[-1].id)
-
-    def _begin(self, ask: Ask) -> None:
-        self._asks.append(ask)
-        self._algorithm.add(ask)
+            ask = Ask(len(self._asks), *choice)
+            self._asks.append(ask)
+            self._algorithm.add(ask)
+            self._queue.append(ask.id)
 
     def _settle(self, id: int) -> None:
         score, tokens = self._results.pop(id)

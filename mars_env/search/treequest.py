@@ -39,7 +39,7 @@ class TreeQuest(Algorithm):
         self._ids: dict[int, int | None] = {-1: None}  # node id by TreeQuest's index of the node
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
-        """Its own choice. The draws are seeded by their number, so that a search can be repeated."""
+        """Its own choice, seeded by its number, so that a search can be repeated."""
         with _seeded(derive_seed(self._seed, "treequest", self._draws)):
             trial = self._next_trial()
         if trial is None:
