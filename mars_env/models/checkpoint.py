@@ -36,7 +36,6 @@ def from_checkpoint(checkpoint: str | Path, *loaders: Callable[..., Any]) -> lis
 
 
 def _base_of(folder: Path) -> str:
-    """Words that name the base of an adapter, if the folder holds one."""
     config = folder / "adapter_config.json"
     if not config.is_file():
         return ""

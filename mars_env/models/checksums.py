@@ -67,7 +67,6 @@ def _sum(tensor: Tensor) -> int:
 
 
 def _products(words: Tensor, factors: Tensor) -> Tensor:
-    """The sum of each row, or of the only one, [rows]."""
     mixed = (words >> 32).bitwise_xor_(words).mul_(factors[: words.shape[-1]])
     return mixed.sum(-1).view(-1)
 
@@ -83,7 +82,7 @@ def _factors(device: Any) -> Tensor:
 
 
 def merged(workers: Iterable[Mapping[str, Any]]) -> dict[str, Checksum]:
-    """The checksums of an engine from the plain data of its workers, each of which has some."""
+    """The checksums of an engine from the plain data of its workers."""
     return {
         name: Checksum(dtype, tuple(shape), value)
         for worker in workers

@@ -41,9 +41,8 @@ class HFModel(TokenModel):
     """A causal language model of the transformers library, run in this process.
 
     Concurrent requests are gathered (see `mars_env.models.batching`) and run as one batch: each distinct
-    prompt is read once, and all samples are decoded together, each with its own temperature, top-p, top-k,
-    limit and seed. A sample has its own random numbers, so its tokens depend on its batch only through
-    rounding.
+    prompt is read once, and all samples are decoded together, each with its own settings, seed and random
+    numbers, so that its tokens depend on its batch only through rounding.
 
     The log-probabilities are those of the distribution sampled from: after the temperature, top-p and top-k.
     Greedy completions (temperature 0) carry those at temperature 1.
@@ -99,7 +98,6 @@ class HFModel(TokenModel):
         self._eos = _stop_tokens(self.module, self.tokenizer)
 
     def _validate_sampling(self, vocabulary: int) -> None:
-        """Raise a `ConfigError` for a model whose samples have other probabilities than its texts."""
         kind = type(self.module).__name__
         cannot = f"HFModel cannot sample from {kind}, use vLLM"
         with self.lock, explained(ConfigError, cannot, *_FAULTS, AttributeError):
@@ -149,9 +147,7 @@ class HFModel(TokenModel):
         return replace(completion, logprobs=scored.logprobs, versions=scored.versions)
 
     def refresh(self, weights: Any = None, version: int | None = None) -> None:
-        """Replace the weights in place.
-
-        It waits for the batch under way, so all tokens of a completion are of one version.
+        """Replace the weights in place, after the batch under way: a completion is of one version.
 
         Args:
             weights: A state dict, or a module with the same parameters; None if the module was
@@ -211,7 +207,6 @@ class HFModel(TokenModel):
     def _completions(
         self, rows: Sequence[SampleRow], samples: Mapping[SampleRow, Sampled]
     ) -> dict[_Ticket, list[Completion]]:
-        """What was sampled, by request."""
         completions: dict[_Ticket, list[Completion]] = {row.ticket: [] for row in rows}
         for row in rows:
             completion = self.completion(row.request.ids, row.request.sampling, samples[row])
@@ -219,7 +214,6 @@ class HFModel(TokenModel):
         return completions
 
     def _scores(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
-        """The answers to those requests that ask for log-probabilities of given tokens."""
         requests = {t: t.request for t in tickets if isinstance(t.request, ScoreRequest) and not t.dropped}
         try:
             scores = given_logprobs(self.module, list(requests.values()), vocabulary=self.vocabulary)
@@ -232,7 +226,7 @@ class HFModel(TokenModel):
 
 
 def _batches(rows: Sequence[SampleRow], limits: BatchLimits) -> Iterator[list[SampleRow]]:
-    """Rows in the order of their prompts' lengths, as many together as the limits allow."""
+    """Rows in the order of their prompts' lengths, whatever the order in which they came."""
     batch: list[SampleRow] = []
     tokens = 0
     for row in sorted(rows, key=_place):
@@ -247,7 +241,6 @@ def _batches(rows: Sequence[SampleRow], limits: BatchLimits) -> Iterator[list[Sa
 
 
 def _place(row: SampleRow) -> tuple[Any, ...]:
-    """Sorts rows by their prompts' lengths, and so that the order in which they came does not matter."""
     request, sampling = row.request, row.request.sampling
     return len(request.ids), request.ids, request.room, sampling.temperature, sampling.seed or 0, row.index
 

@@ -42,7 +42,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         )
 
     def get_seq_length(self) -> int:
-        """Number of tokens held."""
+        """See `Cache`."""
         return self.length
 
 

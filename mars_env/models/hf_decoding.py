@@ -27,7 +27,7 @@ CHUNK = 64
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """A request for samples: the prompt's token ids, how many, how they are sampled, and their room."""
+    """A request for n samples after a prompt's token ids."""
 
     ids: tuple[int, ...]
     n: int
@@ -52,16 +52,10 @@ class SampleRow:
 
 
 class Decoding:
-    """Samples that are decoded together: all have as many tokens, until each ends.
+    """Samples that are decoded together: all have as many tokens, until each ends with one of `ends`.
 
     Prompts are padded on the left. Rows that have ended stay until they are a quarter, because dropping them
-    copies the cache.
-
-    Args:
-        module: A causal language model of transformers.
-        tokenizer: Decodes what is compared with stop texts.
-        ends: The token ids that end a sample.
-        rows: The samples.
+    copies the cache. The tokenizer decodes what is compared with stop texts.
     """
 
     def __init__(self, module: Any, tokenizer: Any, ends: Set[int], rows: Sequence[SampleRow]) -> None:
@@ -99,7 +93,6 @@ class Decoding:
                 self._logits = self._forward(tokens[:, None], self._lengths + steps - 1)
 
     def _read(self) -> None:
-        """Read the prompts, each distinct one once."""
         prompts = {ids: i for i, ids in enumerate(dict.fromkeys(row.request.ids for row in self._rows))}
         ids = torch.zeros(len(prompts), self._width, dtype=torch.long)
         for prompt, i in prompts.items():
@@ -131,7 +124,6 @@ class Decoding:
         return logits[:, -1]
 
     def _keep(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop all other rows."""
         places = np.flatnonzero(keep)
         self._rows = [self._rows[i] for i in places]
         self._generators = [self._generators[i] for i in places]
@@ -198,8 +190,7 @@ class Decoding:
 def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Sample by the inverse of the cumulative distribution, in double precision.
 
-    `logprobs` has the shape (rows, vocabulary), `uniforms` and the result (rows, 1). A token of probability 0
-    is never drawn.
+    From [S, V] and uniform numbers [S, 1] to tokens [S, 1]. A token of probability 0 is never drawn.
     """
     rows, vocabulary = logprobs.shape
     limit = max(1, 2**26 // vocabulary)  # the sums take 8 bytes an entry: keep them under half a gigabyte
@@ -211,7 +202,7 @@ def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
             uniforms[begin : begin + limit] * total, torch.nextafter(total, torch.zeros_like(total))
         )
         parts.append(torch.searchsorted(sums, target, right=True))
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    return torch.cat(parts)
 
 
 def filtered(logits: torch.Tensor, top_p: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
@@ -249,8 +240,7 @@ def given_logprobs(
 ) -> list[tuple[float, ...]]:
     """Natural logarithms of the probabilities of each row's tokens, in the order of the rows.
 
-    Rows of like length go together, at most `LOGITS` logits of a `vocabulary`. Padding is on the right, so no
-    token attends to it.
+    Rows of like length go together. Padding is on the right, so no token attends to it.
     """
     device = next(module.parameters()).device
     logprobs: list[tuple[float, ...]] = [()] * len(rows)
@@ -273,7 +263,7 @@ def given_logprobs(
 
 
 def _batches(rows: Sequence[ScoreRequest], vocabulary: int) -> Iterator[list[int]]:
-    """Places of the rows that go together, the shortest first; rows without tokens are left out."""
+    """Places of rows with tokens that go together, the shortest first."""
     sizes = [len(row.ids) + len(row.tokens) for row in rows]
     scored = [place for place, row in enumerate(rows) if row.tokens]
     order = sorted(scored, key=lambda place: (sizes[place], rows[place].ids, rows[place].tokens))

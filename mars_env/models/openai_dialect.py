@@ -74,10 +74,8 @@ def sampling_fields(n: int, sampling: Sampling, chat: bool, exact: bool, limit_f
 
 def messages_json(messages: Sequence[Message]) -> str:
     """Chat messages without any fields that servers may not know."""
-    return json.dumps([{name: m[name] for name in _MESSAGE if name in m} for m in messages])
-
-
-_MESSAGE = ("role", "content", "tool_calls", "tool_call_id")
+    names = ("role", "content", "tool_calls", "tool_call_id")
+    return json.dumps([{name: m[name] for name in names if name in m} for m in messages])
 
 
 def keeps_logprobs(sampling: Sampling, *, processed: bool) -> bool:
@@ -101,8 +99,8 @@ def completions_of(
 ) -> list[Completion]:
     """Completions of a server's answer, in the order of their indices; more than `n` are cut off.
 
-    For `processed` see `keeps_logprobs`; `context` is what the server's model can hold, where that is known;
-    `biased`: the request changes the distribution in other ways, too (`biasing_fields`).
+    For `processed` see `keeps_logprobs`, for `biased` `biasing_fields`; `context` is what the server's model
+    can hold, where that is known.
 
     Raises:
         ValueError, KeyError, TypeError ...: The answer is malformed, or the server broke a completion off.
@@ -173,11 +171,7 @@ def _ending(choice: Mapping[str, Any]) -> object:
 
 
 def _finish_reason(word: object) -> FinishReason:
-    """Why a choice ended, given the server's word; without one it has finished.
-
-    Raises:
-        ValueError: It was broken off, or the word is not known: half an answer is never used.
-    """
+    """Why a choice ended; a ValueError for a word that is not known: half an answer is never used."""
     reason = _FINISH_REASONS.get(str(word).lower().partition(":")[0].strip())
     if reason is None:
         advice = "a word for a good end belongs into the list in mars_env.models.openai_dialect"
@@ -188,8 +182,8 @@ def _finish_reason(word: object) -> FinishReason:
 def _cut_by_context(prompt: int, sampled: int, cut: int, sampling: Sampling, context: int | None) -> bool:
     """Whether the context cut choices off: they all have one prompt, and so the same room.
 
-    Either the prompt is known to leave too little, or fewer tokens were sampled than all `cut` choices would
-    have at their own limit. A request without a limit leaves only the context.
+    Either the prompt leaves too little, or fewer tokens were sampled than all `cut` choices have at their own
+    limit. A request without a limit leaves only the context.
     """
     if context is not None and prompt:
         return bool(prompt + sampling.max_tokens > context)
@@ -211,7 +205,6 @@ _FILTERED = re.compile(r"\b(content_filter|content_policy_violation|invalid_prom
 
 
 def _kind(payload: bytes) -> str:
-    """Code and type of an error."""
     error = _error(payload)
     return f"{error.get('code')} {error.get('type')}" if isinstance(error, dict) else ""
 
@@ -244,13 +237,11 @@ def context_of(payload: bytes, model: str) -> int | None:
         listed = json.loads(payload)["data"]
         [entry] = [one for one in listed if one.get("id") == model]
         bases = [one for one in listed if one.get("id") == (entry.get("parent") or model)]
-        lengths = [one.get(name) for one in (entry, *bases) for name in _CONTEXT]
+        names = ("max_model_len", "max_context_length", "context_length")
+        lengths = [one.get(name) for one in (entry, *bases) for name in names]
     except UNREADABLE:
         return None
     return next((value for value in lengths if type(value) is int and value > 0), None)
-
-
-_CONTEXT = ("max_model_len", "max_context_length", "context_length")
 
 
 def message_text(message: Mapping[str, Any]) -> str:
@@ -292,7 +283,6 @@ def _call(function: Mapping[str, Any]) -> str:
 
 
 def _text_of(item: Mapping[str, Any]) -> str:
-    """The text of an item of a message's content, or of the items in it."""
     text = next((item[name] for name in ("text", "thinking", "summary") if item.get(name) is not None), None)
     if isinstance(text, list):
         return "".join(map(_text_of, text))
@@ -318,7 +308,6 @@ def _tokens(usage: Mapping[str, Any], name: str) -> int:
 
 
 def _whole(value: Any) -> Any:
-    """A whole number as an integer; anything else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -27,8 +27,8 @@ async def preflight(agents: Mapping[str, Agent], game: object = None, trained: C
     is also asked for a completion of at most 16 tokens.
 
     Args:
-        agents: By name; those without a model behind a server are left alone.
-        game: What is played: the models of its graders are asked, too.
+        agents: By name.
+        game: The models of its graders are asked, too.
         trained: Names of agents whose turns will be trained on.
 
     Raises:

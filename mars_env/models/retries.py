@@ -38,9 +38,7 @@ class Attempts:
     Attributes:
         tried: Endpoints on which it has failed since it last paused.
         failures: How often it has failed on all endpoints, which then answered another request.
-        pauses: How often it has paused.
         retry_after: Seconds that those `tried` ask it to wait, at most.
-        failing_since: When the first attempt failed.
     """
 
     tried: set[Endpoint] = field(default_factory=set)
@@ -61,13 +59,8 @@ class Retries:
 
     A failure counts once the servers have answered something after it: another request, or else a harmless
     one, the control. A request is given up when `limit` failures count. While the servers answer nothing, it
-    waits; after `patience` seconds of that they are down.
-
-    Args:
-        name: The model's name, for messages.
-        limit: Most failures of a request.
-        backoff: Seconds of a request's first pause, about; doubles each time, up to `LONGEST_PAUSE`.
-        patience: Seconds that the servers may answer nothing.
+    waits; after `patience` seconds of that they are down. The first of a request's pauses lasts about
+    `backoff` seconds; it doubles each time, up to `LONGEST_PAUSE`.
     """
 
     def __init__(self, name: str, limit: int, backoff: float, patience: float) -> None:
@@ -121,7 +114,6 @@ class Retries:
             self._controlling = False
 
     def _pause(self, attempts: Attempts) -> float:
-        """Seconds of the request's next pause."""
         pause = min(LONGEST_PAUSE, self._backoff * 2.0 ** min(attempts.pauses, 16))
         pause = max(attempts.retry_after, pause * self._jitter.uniform(0.5, 1.5))
         attempts.pauses, attempts.retry_after = attempts.pauses + 1, 0.0

@@ -30,7 +30,7 @@ def tiny_model(
         seed: Of the weights.
         width: Of the hidden layers: a multiple of 8.
         context: Most characters of prompt and completion together.
-        name: The name of the weights.
+        name: As for `HFModel`.
     """
     pieces = ("<pad>", "<end>", *dict.fromkeys(letters))
     core = Tokenizer(models.WordLevel({piece: i for i, piece in enumerate(pieces)}, unk_token="<pad>"))

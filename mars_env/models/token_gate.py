@@ -37,7 +37,7 @@ class TokenGate:
         return not self._normalizes and not any(map(self._is_part, _texts(messages, tools)))
 
     def _is_part(self, text: str) -> bool:
-        """Whether a text holds a control token, or could be one together with what stands around it."""
+        """Whether a text holds a control token, or could be one with what stands around it."""
         if len(text) < self.tokens.longest and any(text in name for name in self.tokens.names):
             return bool(text)
         if not any(edge in text for edge in self._edges):
@@ -69,7 +69,6 @@ class TokenGate:
         return cut.join(parts)
 
     def _joined(self, parts: Sequence[str]) -> list[str]:
-        """The parts without those cuts that no control token crosses."""
         runs = [parts[0]]
         for piece in parts[1:]:
             before, after = runs[-1][-self._reach :], piece[: self._reach]
@@ -110,7 +109,6 @@ def _added_tokens(tokenizer: Any) -> list[Any]:
 
 
 def _texts(messages: Sequence[Message], tools: Sequence[Any]) -> list[str]:
-    """All the text in messages and tools."""
     texts: list[str] = []
 
     def note(text: str) -> str:
@@ -133,6 +131,5 @@ def _with_ends(message: Message, cut: str) -> Message:
 
 
 def _unused_character(text: str) -> str:
-    """A private character that a text does not hold; if it holds all of them, another one."""
     used = set(text)
     return next(character for character in map(chr, range(0x10FFFF, 0, -1)) if character not in used)

@@ -17,12 +17,7 @@ from mars_env.models import vllm_engines as engines
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.checksums import Checksum, checksums, merged
 from mars_env.models.requests import Sampled, TokenModel, require_fit
-from mars_env.models.vllm_weights import (
-    EXTENSION,
-    WEIGHT_CHECKSUMS,
-    complete_weights,
-    shared,
-)
+from mars_env.models.vllm_weights import EXTENSION, WEIGHT_CHECKSUMS, complete_weights, shared
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Sampling
 
@@ -64,7 +59,6 @@ class _Client(TokenModel):
         return replace(completion, logprobs=values, versions=((read.versions[0][0], len(values)),))
 
     async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[engines.EngineOutput]:
-        """The outputs for prompts and their sampling parameters; all tokens of an adapter are its own."""
         if self._adapter is None and self._adapters_alone:
             advice = "use engine='offline', or a model without max_lora_rank"
             raise ConfigError(f"{self.name}: on CPUs an async engine serves adapters alone; {advice}")
@@ -206,7 +200,7 @@ class VLLMModel(_Client):
         self.close()
 
     def close(self) -> None:
-        """Stop the engine and free its memory. It stops with the process in any case."""
+        """Stop the engine, which otherwise stops with the process."""
         self._engine.close()
 
     def refresh(self, weights: Any, version: int | None = None) -> None:
@@ -214,11 +208,8 @@ class VLLMModel(_Client):
 
         Args:
             weights: A module of transformers or its state dict, with all parameters under the checkpoint's
-                own names.
+                own names; else a `ConfigError`.
             version: The new version; by default one more than the old.
-
-        Raises:
-            ConfigError: Parameters are missing.
         """
         version = self.version + 1 if version is None else version
         state = weights if isinstance(weights, Mapping) else weights.state_dict()
@@ -247,19 +238,15 @@ class VLLMModel(_Client):
         Args:
             path: Directory with ``adapter_config.json`` and ``adapter_model.safetensors``, or the adapter
                 that is trained (`mars_env.trainers.lora.Adapter`).
-            name: Name in messages and the default policy name of agents; by default the directory's, or that
-                of the adapter.
-            version: Version of the adapter, noted with each token.
+            name: As for a model; by default that of the directory or of the adapter.
+            version: Noted with each token.
         """
         name = name or (Path(path).name if isinstance(path, str | Path) else path.name)
         return VLLMAdapter(self, path, name, version)
 
 
 class VLLMAdapter(_Client):
-    """A LoRA adapter on a `VLLMModel`, as a separate model; made by `VLLMModel.adapter`.
-
-    In this way several policies can share one engine and one copy of the base weights.
-    """
+    """A LoRA adapter on a `VLLMModel`, as a separate model; made by `VLLMModel.adapter`."""
 
     def __init__(self, base: VLLMModel, path: str | Path | Any, name: str, version: int) -> None:
         vars(self).update(vars(base))
@@ -292,12 +279,9 @@ class VLLMAdapter(_Client):
         self.base.sleep()
 
     def refresh(self, path: str | Path | Any, version: int | None = None) -> None:
-        """Use another adapter; running requests end with the one they started with.
+        """Use another adapter (see `VLLMModel.adapter`); running requests end with the one they started with.
 
-        Args:
-            path: A new directory, or the adapter that is trained. vLLM reads adapters from directories only,
-                so its weights pass through one in the machine's memory.
-            version: Version of the adapter; by default one more than the old.
+        vLLM reads adapters from directories only, so one that is trained passes through the machine's memory.
         """
         if self.base._loras is None:
             raise ConfigError(f"{self.base.name}: make the model with max_lora_rank, e.g. 16, for adapters")

@@ -21,7 +21,7 @@ _REJECTIONS = (ValueError, TypeError, OSError)
 
 @dataclass(eq=False, frozen=True, slots=True)
 class EngineRequest:
-    """One sample: the prompt's token ids, vLLM's sampling parameters and LoRA request."""
+    """One sample, by vLLM's sampling parameters and LoRA request."""
 
     ids: tuple[int, ...]
     params: Any
@@ -247,7 +247,6 @@ def on_cpu() -> bool:
 
 
 def _made(make: Any) -> Any:
-    """What `make` makes; vLLM's refusals of settings become a `ConfigError`."""
     failed = explained(ConfigError, "vLLM could not start", RuntimeError)  # the log has its processes' words
     with failed, explained(ConfigError, "vLLM rejects the model or its settings", *_REJECTIONS):
         return make()

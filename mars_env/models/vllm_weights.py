@@ -53,7 +53,7 @@ class WorkerExtension:
 
 
 def _packing(setup: Any) -> Any:
-    """The method of vLLM that puts the weights into the kernel's order, with the step it leaves out."""
+    """The method of vLLM with the step that it leaves out."""
 
     def setup_kernel(self: Any, layer: Any, w13: Any, w2: Any) -> None:
         if self.moe_kernel is None:  # the first load, which is complete
@@ -111,7 +111,7 @@ def _is_plain(module: Any, parameter: Any) -> bool:
 def shared(tensors: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Tensors in memory that other processes of this user can map: arguments of `load_shared_weights`.
 
-    The memory has no name that could outlive the process, and no limit such as that of ``/dev/shm``.
+    Unlike a file in ``/dev/shm`` it has no limit, and no name that could outlive the process.
     """
     torch = importlib.import_module("torch")
     layout, size = [], 0
@@ -131,12 +131,9 @@ def shared(tensors: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def complete_weights(state: Mapping[str, Any], config: Any) -> dict[str, Any]:
-    """The tensors of a whole state dict, each once.
+    """The tensors of a whole state dict, each once; a `ConfigError` if parameters are missing.
 
-    vLLM would keep the old weights where new ones are missing, and say so only in its log.
-
-    Raises:
-        ConfigError: Parameters are missing.
+    vLLM would keep the old weights there, and say so only in its log.
     """
     import torch
     from transformers import AutoModelForCausalLM

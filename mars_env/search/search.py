@@ -161,7 +161,15 @@ class Search:
         return next(iter(self.candidates()), None)
 
     def candidates(self) -> list[int]:
-        """Ids of all nodes with the highest score, in the order of asking; a vote may choose among them."""
+        """Ids of all nodes with the highest score, in the order of asking; a vote may choose among them.
+
+        Example:
+            >>> search = Search(SearchSettings(algorithm="best-of-n", calls=3), ("coder_0",), seed=0)
+            >>> for ask in search.ask(3):
+            ...     search.tell(ask.id, 0.5 if ask.id else 0.0)
+            >>> search.candidates()
+            [1, 2]
+        """
         scores = {id: score for id, score in self._scores.items() if score is not None}
         top = max(scores.values(), default=None)
         return sorted(id for id, score in scores.items() if score == top)
