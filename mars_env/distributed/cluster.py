@@ -93,10 +93,7 @@ class Cluster(ABC):
         """Start processes of one kind; what `make` makes is in each of them.
 
         It returns as soon as one has loaded; the others join it when they have. One that is lost, or does not
-        answer for `RaySettings.silence_seconds`, is replaced by Ray.
-
-        Raises:
-            CannotStart: There is no room for any of them, or none loads.
+        answer for `RaySettings.silence_seconds`, is replaced by Ray. A `CannotStart` if none loads.
         """
         host = self.ray.remote(hosts.Host).options(**_actor_options(place))
         actors = [host.remote(make) for _ in range(place.count)]

@@ -201,11 +201,7 @@ class SamplerFleet(Cluster):
         return self.ray.put(states)
 
     async def act(self, name: str, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Have a sampler act with weights that the bound of staleness allows.
-
-        Raises:
-            ModelError: Each attempt lost its process.
-        """
+        """Have a sampler act with weights that the bound of staleness allows."""
         if not self._published:
             raise ConfigError("samplers act once there are weights: call publish first, as train does")
         least = self._least_number()

@@ -143,9 +143,8 @@ async def hold_waves() -> AsyncGenerator[None]:
 async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
     """Put a request into the next wave of this event loop and wait for its answer.
 
-    A wave starts when every task that could run has run, and no new request has come for `QUIET_TURNS` turns
-    of the loop. No clock is read, so the waves are the same in each run, as long as the tasks wait for
-    nothing but models. All engines of a loop share its waves for the same reason.
+    A wave starts when no new request has come for `QUIET_TURNS` turns of the loop. No clock is read, and all
+    engines of a loop share its waves, so they are the same in each run, if tasks wait for models alone.
     """
     loop, queue = asyncio.get_running_loop(), _queue()
     answer: asyncio.Future[A] = loop.create_future()

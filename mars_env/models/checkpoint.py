@@ -14,11 +14,7 @@ _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
 def from_checkpoint(checkpoint: str | Path, *loaders: Callable[..., Any]) -> list[Any]:
-    """What loaders of transformers (``AutoTokenizer.from_pretrained``) read; the hub is asked last.
-
-    Raises:
-        ConfigError: There is no such folder, and the hub cannot have it; or it cannot be read.
-    """
+    """What loaders of transformers (``AutoTokenizer.from_pretrained``) read; the hub is asked last."""
     name = str(checkpoint)
     is_folder = bool(name) and Path(name).is_dir()
     if not is_folder and (isinstance(checkpoint, Path) or _HUB_NAME.fullmatch(name) is None):

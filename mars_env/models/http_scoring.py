@@ -21,11 +21,7 @@ Read = Callable[[bytes], T]
 
 
 def parse_scores(payload: bytes, ids: Sequence[int]) -> tuple[float, ...]:
-    """The log-probabilities of a prompt's tokens from the second on; empty if the answer has none.
-
-    Raises:
-        ValueError, KeyError, TypeError ...: They are not log-probabilities of these tokens.
-    """
+    """The log-probabilities of a prompt's tokens from the second on; empty if the answer has none."""
     entries = json.loads(payload)["choices"][0].get("prompt_logprobs")
     if entries is None:
         return ()

@@ -229,10 +229,7 @@ _TOO_LONG = re.compile(
 
 
 def context_of(payload: bytes, model: str) -> int | None:
-    """A model's context length from a server's list of models (vLLM, SGLang and others); else None.
-
-    vLLM gives that of an adapter at its base model, the adapter's ``parent``.
-    """
+    """A model's context length from a server's list of models; vLLM gives an adapter's at its ``parent``."""
     try:
         listed = json.loads(payload)["data"]
         [entry] = [one for one in listed if one.get("id") == model]
@@ -249,9 +246,6 @@ def message_text(message: Mapping[str, Any]) -> str:
 
     Content may be a list of parts. Calls are written as Hermes and Qwen do, JSON in ``<tool_call>``. Lone
     surrogates become U+FFFD.
-
-    Raises:
-        TypeError: The content is not a string.
 
     Example:
         >>> message_text({"content": "4", "reasoning": "2 + 2"})
@@ -327,10 +321,7 @@ def _shares(total: int, texts: Sequence[str]) -> list[int]:
 
 
 def embedded_error(payload: bytes) -> tuple[int, bytes] | None:
-    """Status and body of an error in an answer of status 200, as proxies such as OpenRouter send; else None.
-
-    An error without a status is 500.
-    """
+    """Status (or 500) and body of an error in an answer of status 200, as proxies such as OpenRouter send."""
     try:
         answer = json.loads(payload)
         error = answer.get("error") or next(one["error"] for one in answer["choices"] if one.get("error"))

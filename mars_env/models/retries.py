@@ -75,12 +75,7 @@ class Retries:
         self._answered_at, self._is_out = now(), False
 
     async def wait(self, attempts: Attempts, failure: RequestFailed, control: Control) -> None:
-        """Wait until a request that failed on all endpoints is to be sent again.
-
-        Raises:
-            ModelError: It has failed too often.
-            ServerDown: The servers have answered nothing for `patience` seconds.
-        """
+        """Wait until a request that failed on all endpoints is to be sent again; raises if it is given up."""
         failed_at = now()
         while self._answered_at <= failed_at:
             end = max(attempts.failing_since, self._answered_at) + self._patience
@@ -90,7 +85,11 @@ class Retries:
             self._log_outage(end, failure)
             await asyncio.sleep(min(self._pause(attempts), end - now()))
             if self._answered_at <= failed_at and not self._controlling:
-                await self._send(control)
+                self._controlling = True
+                try:
+                    await control()
+                finally:
+                    self._controlling = False
         attempts.failures += 1
         if attempts.failures >= self._limit:
             times = f"the request failed {attempts.failures} times while others were answered"
@@ -105,13 +104,6 @@ class Retries:
                 "%s: the servers answer nothing; requests are tried again for %.0f s: %s",
                 *(self._name, seconds_left, failure),
             )
-
-    async def _send(self, control: Control) -> None:
-        self._controlling = True
-        try:
-            await control()
-        finally:
-            self._controlling = False
 
     def _pause(self, attempts: Attempts) -> float:
         pause = min(LONGEST_PAUSE, self._backoff * 2.0 ** min(attempts.pauses, 16))

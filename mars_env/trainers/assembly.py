@@ -112,15 +112,11 @@ def is_frozen(team: TeamSettings, agent: str) -> bool:
 def checkpoints_of(team: TeamSettings, names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """The policy's name and the checkpoint of each trained agent.
 
-    Raises:
-        ConfigError: An agent has no checkpoint, or there is no such agent.
+    A `ConfigError` if one has no checkpoint, or there is no such agent.
 
     Example:
-        >>> names = ["solver_0", "verifier_0", "corrector_0"]
-        >>> checkpoints_of(TeamSettings(model="base"), names)["solver_0"]
-        ('policy', 'base')
         >>> several = TeamSettings(model={"solver": "one", "verifier,corrector": "two"})
-        >>> checkpoints_of(several, names)["corrector_0"]
+        >>> checkpoints_of(several, ["solver_0", "verifier_0", "corrector_0"])["corrector_0"]
         ('verifier-corrector', 'two')
     """
     names, model = [name for name in names if not is_frozen(team, name)], team.model
@@ -160,8 +156,7 @@ def agents_by_name(
 ) -> dict[str, Agent]:
     """The agents of a run: of the models that are trained, by policy, or of others that the settings name.
 
-    Raises:
-        ConfigError: An agent is missing, or the function that makes the team has an unknown parameter.
+    A `ConfigError` if one is missing, or if the function that makes the team has an unknown parameter.
 
     Example:
         >>> from mars_env.envs import solve_verify_correct
@@ -208,11 +203,7 @@ def library_agents(
 def agents_of_function(
     function_name: str, names: Sequence[str], model: Model, sampling: Sampling, policy: str
 ) -> dict[str, Agent]:
-    """The agents that a function makes of one model, by name.
-
-    Raises:
-        ConfigError: It asks for an argument that there is not, or makes no agent for a name.
-    """
+    """The agents that a function makes of one model, by name; a `ConfigError` if it lacks one."""
     arguments = {
         "model": model,
         "names": tuple(names),

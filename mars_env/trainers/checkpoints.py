@@ -1,8 +1,7 @@
 """Checkpoints, and what a training has in common with the one that it continues.
 
-In ``step-00000012`` each policy has an ordinary Hugging Face checkpoint, which transformers and vLLM can
-load, with ``optimizer.state`` beside it. ``state.json`` has the step, versions, and what must match;
-``SHA256SUMS``, written last, the digests of all files.
+In ``step-00000012`` each policy has an ordinary Hugging Face checkpoint, with ``optimizer.state`` beside it.
+``state.json`` has the step, versions, and what must match; ``SHA256SUMS`` the digests of all files.
 """
 
 import hashlib
@@ -74,11 +73,7 @@ def newest_checkpoint(directory: Path) -> Path | None:
 
 
 def load_checkpoint(path: Path, identity: Mapping[str, Any], policies: "Mapping[str, Policy]") -> int:
-    """Load a checkpoint into the policies; returns its step.
-
-    Raises:
-        StoreError: It is damaged, or is of another run: something that must match differs.
-    """
+    """Load a checkpoint into the policies; returns its step. A `StoreError` if it is of another run."""
     state = load_state(path)
     identity = json.loads(json.dumps(dict(identity)))  # tuples become lists
     if changes := identity_changes(state["must_match"], identity["must_match"]):
@@ -99,11 +94,7 @@ def load_checkpoint(path: Path, identity: Mapping[str, Any], policies: "Mapping[
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    """What `STATE` says, once all files of the checkpoint have been compared with their digests.
-
-    Raises:
-        StoreError: A file is damaged or missing, or the format is another version's.
-    """
+    """What `STATE` says, or a `StoreError` if a file is damaged, or the format another version's."""
     if (damaged := damaged_file(path)) is not None:
         names = [other.name for _, other in numbered(path.parent, _NAME) if other.name < path.name]
         advice = f"remove {path} to continue from {names[0]}" if names else "there is no older checkpoint"
@@ -152,10 +143,7 @@ def _without_models(identity: Any, at: str = "") -> Any:
 
 
 def describe_weights(policies: "Mapping[str, Policy]") -> dict[str, Any]:
-    """The precision of the trained weights, and digests of those that a run needs and no checkpoint holds.
-
-    These are references, and the bases of adapters.
-    """
+    """The precision of the trained weights, and digests of references and the bases of adapters."""
     frozen = {name: getattr(policy.model, "base", policy.reference) for name, policy in policies.items()}
     return {
         "precision": {

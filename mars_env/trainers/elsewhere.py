@@ -35,7 +35,6 @@ async def sampled_by(team: Team, samplers: RaySamplers | None, staleness: int = 
         staleness: `PipelineSettings.staleness` of the run.
 
     Raises:
-        MissingExtra: Ray is not installed.
         ConfigError: The agents cannot be sent to other processes.
         CannotStart: The cluster has no room for the samplers, or they do not load.
     """

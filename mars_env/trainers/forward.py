@@ -152,8 +152,7 @@ def score(model: Any, batch: Batch, config: TrainConfig, *, shared: bool) -> Ten
 def training(model: Any, *, shared: bool) -> Iterator[None]:
     """Around forward and backward passes of an update.
 
-    Layers that are to be checkpointed are computed again in the backward pass, so an adapter stays
-    switched on.
+    Some layers are computed again in the backward pass, so an adapter stays switched on.
     """
     layers = [
         layer

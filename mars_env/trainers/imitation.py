@@ -11,11 +11,7 @@ from mars_env.types import Action, Agent, Observation, Prompt, TrainingAsk, role
 
 
 class ImitatingVerifier:
-    """A Verifier in training that reads no reference, and then scores its reports as if it had read one.
-
-    Raises:
-        ConfigError: The agent has tools, no method `prompt`, or no `model` that scores texts.
-    """
+    """A Verifier in training that reads no reference, and then scores its reports as if it had read one."""
 
     def __init__(self, agent: Any) -> None:
         scores = hasattr(agent, "prompt") and hasattr(getattr(agent, "model", None), "score")

@@ -23,7 +23,7 @@ from mars_env.trainers.config import Preferences, TrainConfig, estimator_of
 from mars_env.trainers.credit_rules import credit_rule
 from mars_env.trainers.metrics import StepMetrics, role_metrics
 from mars_env.trainers.samples import TurnSample, given_sample, preference_pairs, turn_samples
-from mars_env.trainers.scorable import require_scorable, scorable_groups
+from mars_env.trainers.scorable import scorable_groups
 from mars_env.types import Completion, Group
 
 with needs("hf", "the local trainer needs torch and safetensors"):
@@ -101,13 +101,11 @@ class LocalTrainer:
         """Update all policies on the groups of one rollout: by advantages, or by preferences.
 
         Raises:
-            ConfigError: A turn to be trained has an unknown policy ...
             ModelError: No turn can be scored.
             MarsError: `MOST_SKIPPED` updates of a policy in a row were not finite. The step is done.
         """
         began = time.perf_counter()
-        groups, unscorable = scorable_groups(groups, self.config, self.frozen)
-        require_scorable(groups, unscorable, self.config, self.frozen)
+        groups, unscorable = scorable_groups(groups, self.config, self.frozen, required=True)
         policies, advantages = (self.policies.keys(), self.frozen), self.estimator(groups)
         if self.preferences is None:
             objective = REWARD
@@ -128,11 +126,7 @@ class LocalTrainer:
         """Update policies by maximum likelihood on given completions, by policy; one step.
 
         The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.mean` says. The
-        completions have token ids: they are of `HFModel.written`, or sampled.
-
-        Raises:
-            ConfigError: An unknown policy, or a completion without token ids.
-            MarsError: As for `step`.
+        completions have token ids: they are of `HFModel.written`, or sampled. Raises as `step` does.
         """
         began = time.perf_counter()
         if unknown := texts.keys() - self.policies.keys():

@@ -101,10 +101,7 @@ class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrin
         return self
 
     def with_(self, **changes: Any) -> Self:
-        """These settings with some of them changed; a mapping changes a part of a table.
-
-        Raises:
-            ConfigError: A value or a name is wrong.
+        """These settings with some of them changed, and validated; a mapping changes a part of a table.
 
         Example:
             >>> run = MARSRL.with_(steps=3, train={"learning_rate": 1e-4})
@@ -151,11 +148,7 @@ RECIPES: Final[Mapping[str, RunSettings]] = {"MARSRL": MARSRL, "MARS2": MARS2}
 
 
 def recipe_of(env: EnvSpec) -> RunSettings:
-    """The recipe that an environment's game names: one of `RECIPES`, or ``"module:attribute"``.
-
-    Raises:
-        ConfigError: There is no such recipe.
-    """
+    """The recipe that an environment's game names: one of `RECIPES`, or ``"module:attribute"``."""
     name = find_game(env.game).options.recipe
     recipe = RECIPES[name] if name in RECIPES else import_object(name)
     if not isinstance(recipe, RunSettings):
@@ -182,11 +175,7 @@ def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked(settings: Settings) -> Settings:
-    """The settings, validated again with those inside them, since `model_copy` validates nothing.
-
-    Raises:
-        ConfigError: A value or a name is wrong.
-    """
+    """The settings, validated again with those inside them, since `model_copy` validates nothing."""
     values = {name: checked(value) if isinstance(value, BaseModel) else value for name, value in settings}
     return validated(type(settings), values)
 

@@ -232,7 +232,7 @@ class UpdateLog:
         if directory is None:
             return cls(None), []
         path = Path(directory) / name
-        rows = [row for row in read_lines(path) if row["update"] <= updates]
+        rows = [row for _, row in rows_of(path) if row["update"] <= updates]
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, "".join(map(_line, rows)))
         return cls(path), rows
@@ -243,11 +243,6 @@ class UpdateLog:
             return
         with open_file(self.path, "a") as file:
             append(file, "".join(_line({"update": update, **row}) for row in rows), sync=True)
-
-
-def read_lines(path: str | Path) -> list[dict[str, Any]]:
-    """The lines of a log; one that a kill has cut off is left out: its update came after all checkpoints."""
-    return [row for _, row in rows_of(Path(path))]
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -48,8 +48,7 @@ class Sampler:
     def refresh(self, weights: Any, version: int) -> bool:
         """Give the model new weights, a module or a state dict; whether a `probe` must follow.
 
-        Raises:
-            ModelError: The model has other weights afterwards, or lacks some.
+        A `ModelError` if the model has other weights afterwards, or lacks some.
         """
         model = self.model
         with model.lock if isinstance(model, HFModel) else nullcontext():  # a wave between would delay it

@@ -4,7 +4,7 @@ A turn that cannot be scored leaves its group, as one of unknown reward does, an
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from mars_env.checks import are_logprobs
@@ -37,11 +37,12 @@ def unscorable(turn: Turn) -> str:
 
 
 def scorable_groups(
-    groups: Sequence[Group], config: Credit, frozen: Collection[str] = ()
+    groups: Sequence[Group], config: Credit, frozen: Collection[str] = (), *, required: bool = False
 ) -> tuple[list[Group], dict[str, int]]:
     """The groups, in which the reward of turns that cannot be scored is None; and their number by reason.
 
-    Turns that are not trained stay: those of `frozen` policies and of other roles.
+    Turns that are not trained stay: those of `frozen` policies and of other roles. A ModelError if some turn
+    is required, and of those to be trained none can be scored.
     """
     counts = Counter[str]()
 
@@ -52,24 +53,14 @@ def scorable_groups(
 
     cleaned = [replace(group, turns=tuple(map(known, group.turns))) for group in groups]
     del counts[""]
-    return cleaned, dict(counts)
-
-
-def require_scorable(
-    groups: Sequence[Group], counts: Mapping[str, int], config: Credit, frozen: Collection[str] = ()
-) -> None:
-    """End a run in which no turn of a step can be scored; the arguments are those of `scorable_groups`.
-
-    Raises:
-        ModelError: There are turns to be trained, and none can be scored.
-    """
-    turns = (turn for group in groups for turn in group.turns)
-    if counts and not any(_is_trained(turn, config, frozen) for turn in turns):
+    turns = (turn for group in cleaned for turn in group.turns)
+    if required and counts and not any(_is_trained(turn, config, frozen) for turn in turns):
         reasons = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
         raise ModelError(
             f"no turn of a step can be trained on ({reasons}): take models that give token ids and "
             "log-probabilities (HFModel, vLLM), or leave the role out (train_roles)"
         )
+    return cleaned, dict(counts)
 
 
 def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) -> bool:

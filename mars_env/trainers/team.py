@@ -156,10 +156,7 @@ def _by_agent(
 
 
 def _widen(model: HFModel) -> None:
-    """Make the weights float32 that are to be trained: in 16 bits rounding would lose an update of 1e-6.
-
-    The base of adapters is not trained, and stays as it is.
-    """
+    """Make the weights float32 that are to be trained: in 16 bits rounding would lose an update of 1e-6."""
     trained = trained_parameters(model.module).values()
     if not isinstance(model.module, Adapter) and any(weight.dtype != torch.float32 for weight in trained):
         log.info("%s: its weights are trained in float32, not %s", model.name, model.dtype)

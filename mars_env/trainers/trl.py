@@ -21,7 +21,7 @@ from mars_env.trainers.checks import check_agents, require_roles, require_rows
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.rollouts import LostTrees, graded_in_step
 from mars_env.trainers.samples import TurnSample, turn_samples
-from mars_env.trainers.scorable import require_scorable, scorable_groups
+from mars_env.trainers.scorable import scorable_groups
 from mars_env.types import Agent, Problem, Tree
 
 _LOSSES: Final[Mapping[str, str]] = {"token-mean": "dapo", "sequence-mean": "grpo"}
@@ -134,8 +134,7 @@ class TeamRollouts:
         """Play the problems of a step; `prompts` are their ids, each as often as there are rows.
 
         Raises:
-            ConfigError: TRL is set otherwise than `arguments` says, or evaluates. Before the first step: a
-                server rejects an agent, or gives no log-probabilities.
+            ConfigError: TRL is set otherwise than `arguments` says, or evaluates.
             ModelError: No tree of a step of several could be played, or no turn can be scored.
         """
         problems = self._problems_of(prompts, trainer)
@@ -147,8 +146,7 @@ class TeamRollouts:
         first = int(trainer.state.global_step) * len(problems)
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
         trees = run_sync(self._played(jobs))
-        groups, unscorable = scorable_groups(groups_of(trees), self._config)
-        require_scorable(groups, unscorable, self._config)
+        scorable_groups(groups_of(trees), self._config, required=True)
         samples = [turn_samples(groups_of([tree]), self._config) for tree in trees]
         for tree_samples in samples:
             require_rows(tree_samples, "TRL", float(trainer.temperature), self.rows)

@@ -180,8 +180,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         """Play one tree, and write rewards and advantages to the traces of its turns.
 
-        Raises:
-            ModelError: A turn could not be played: the episode failed, and has no score.
+        A ModelError if a turn could not be played: the episode failed, and has no score.
         """
         seed = self._tasks.config.seed
         models = {role: SeatModel(getattr(agents, role), seeded=seed is not None) for role in self.roles}
@@ -209,11 +208,7 @@ class SeatModel:
         self._seat, self._seeded = seat, seeded
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Run the agent n times on one prompt. How it samples is the run's affair, but for the seed.
-
-        Raises:
-            ModelError: A run failed; its trace says why.
-        """
+        """Run the agent n times on one prompt. How it samples is the run's affair, but for the seed."""
         runs = [self._seat.run(self._task(prompt, sample, sampling)) for sample in range(n)]
         return [self._completion(trace) for trace in await gather_all(runs)]
 
@@ -241,8 +236,7 @@ class SeatModel:
 def completion_of(trace: vf.Trace) -> TracedCompletion:
     """The completion of a trace of one turn; with token ids where the client gives them (prime-rl's does).
 
-    verifiers knows no ends but ``stop``, ``length`` and ``tool_calls``: any other was cut off by a filter or
-    the server.
+    verifiers knows only the ends ``stop``, ``length`` and ``tool_calls``; a filter or server cut off others.
     """
     message, call = trace.assistant_messages[-1], trace.calls[-1]
     text = message_text({"content": message.content, "reasoning": message.reasoning_content})
@@ -303,9 +297,6 @@ def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **
         env_id: As for `mars_env.make`.
         config: More of `TeamConfig`, e.g. ``{"group": 8, "branches": 2}``.
         **taskset: More of `TeamTasksetConfig`, e.g. ``samples=4``.
-
-    Raises:
-        ConfigError: There is no such environment, or a setting that does not fit.
     """
     return TeamEnv(TeamConfig(taskset=TeamTasksetConfig(env_id=env_id, **taskset), **(config or {})))
 

@@ -57,11 +57,7 @@ def policies_of(settings: RunSettings) -> dict[str, str]:
 
 
 def complete_flags(settings: RunSettings) -> Flags:
-    """All flags of OpenRLHF for a run.
-
-    Raises:
-        ConfigError: A setting has no counterpart in OpenRLHF, or a flag of the table ``openrlhf`` repeats a
-            setting, or is none of `PASSED_ON`: a line for each.
+    """All flags of OpenRLHF for a run; a `ConfigError` has a line for each that cannot be.
 
     Example:
         >>> flags = complete_flags(RunSettings(

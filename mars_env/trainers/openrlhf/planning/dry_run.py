@@ -25,12 +25,7 @@ from mars_env.trainers.recipes import RunSettings
 def dry_run(settings: RunSettings, gpu: float) -> tuple[str, bool]:
     """Check a run as at its start, and describe it; the hub's problem sets are not downloaded.
 
-    Returns:
-        A text for people, and whether every model of known sizes fits into its GPUs of so many GiB.
-
-    Raises:
-        ConfigError: A setting is rejected, here or by OpenRLHF: a line for each.
-        MissingExtra: OpenRLHF's files are not there.
+    Returns a text for people, and whether every model of known sizes fits into its GPUs of so many GiB.
     """
     flags = complete_flags(settings)
     args = parsed_arguments(flags)
