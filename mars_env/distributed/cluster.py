@@ -38,7 +38,7 @@ class Cluster(ABC):
 
     Without such a Ray it joins the one at the settings' address or at the environment's RAY_ADDRESS. Without
     an address it starts a Ray on this machine, with `object_store` bytes of shared memory, and stops it at
-    the end. A `MissingExtra` if Ray is not installed.
+    the end.
     """
 
     def __init__(

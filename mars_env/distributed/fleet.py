@@ -25,10 +25,7 @@ class Fleet(Cluster):
     Games and agents are not sent to the processes: `make_game` and `make_agents` are sent, and make them
     there. They can be functions of a module, a `functools.partial` of one, or functions of the script.
 
-    Use it as an async context manager, in which it has its attributes; graders may be the workers.
-
     Raises:
-        MissingExtra: Ray is not installed.
         ConfigError: The functions cannot be sent to other processes, or there is no Ray at the address.
         CannotStart: The cluster has no room for a single process of a kind, or none can be started.
     """

@@ -25,12 +25,10 @@ from mars_env.types import Action, Agent, Observation
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """One publication of the weights that are trained.
+    """One publication (the `number`th, from 0) of the weights that are trained.
 
-    Attributes:
-        number: Counts publications, from 0.
-        versions: Of each policy.
-        states: Ray's reference to the state dicts by policy: of adapters, the adapters alone.
+    `versions` are those of each policy; `states` is Ray's reference to the state dicts by policy: of
+    adapters, the adapters alone.
     """
 
     number: int
@@ -129,7 +127,6 @@ async def push_weights(agents: Mapping[str, SamplingAgent], weights: Weights) ->
 
 
 async def _made_there(sent: list[Awaitable[Any]]) -> Mapping[str, SamplingAgent]:
-    """What a function makes that is in Ray's object store."""
     return (await sent[0])()
 
 
@@ -147,10 +144,6 @@ class SamplerFleet(Cluster):
         make: Makes the same agents in a sampler's process.
         settings: How many samplers, and what each of them needs.
         staleness: Most versions that a turn may be old when it is trained.
-
-    Raises:
-        ConfigError: An agent has help in training, or no model that takes new weights.
-        CannotStart: The cluster has no room for the samplers, or they do not load.
     """
 
     processes: Processes

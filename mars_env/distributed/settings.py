@@ -70,15 +70,12 @@ class RaySamplers(Place, RaySettings, frozen=True):
 
 
 def as_placement(workers: str | int | Placement, address: str | None = None) -> Placement:
-    """A placement from the forms that users may give.
+    """A placement from the forms that users may give; `address` replaces its own.
 
     Args:
         workers: How many workers (``2`` or ``"ray:2"``), a file with a placement in JSON
-            (``"ray:cluster.json"``), or a placement.
-        address: Replaces the placement's own.
-
-    Raises:
-        ConfigError: It is none of these, or the file is not a placement.
+            (``"ray:cluster.json"``), or a placement; else a ConfigError.
+        address: Of a running cluster.
 
     Example:
         >>> as_placement("ray:4").workers.count, as_placement("ray:4", "10.0.0.1:6379").address

@@ -58,11 +58,7 @@ class HFModel(TokenModel):
         name: Name in messages and the default policy name of agents.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
 
-    Attributes:
-        version: Version of the weights, noted in each completion; see `refresh`.
-
     Raises:
-        MissingExtra: On import, where torch or transformers is not installed.
         ConfigError: The checkpoint cannot be loaded, is not exact in the context that was given, or gives
             other probabilities with its cache than without, as some recurrent models do.
     """
@@ -91,17 +87,17 @@ class HFModel(TokenModel):
         config = self.module.config.get_text_config(decoder=True)
         with explained(ConfigError, self.name, ConfigError):
             validate_context(config, context or 0)
-            self._validate_sampling(config.vocab_size)
+            self._validate_sampling()
         longest = min(getattr(config, "max_position_embeddings", None) or NO_END, exact_context(config))
         self.context: int = longest if context is None else min(longest, context)
         self.vocabulary: int = config.vocab_size
         self._eos = _stop_tokens(self.module, self.tokenizer)
 
-    def _validate_sampling(self, vocabulary: int) -> None:
+    def _validate_sampling(self) -> None:
         kind = type(self.module).__name__
         cannot = f"HFModel cannot sample from {kind}, use vLLM"
         with self.lock, explained(ConfigError, cannot, *_FAULTS, AttributeError):
-            gap = sampling_gap(self.module, vocabulary)
+            gap = sampling_gap(self.module)
         if not gap < (1e-2 if self.module.dtype == torch.float32 else 1.0):
             raise ConfigError(f"{cannot}: with its cache it gives other probabilities than without")
 
@@ -171,9 +167,7 @@ class HFModel(TokenModel):
         """
         row = ScoreRequest(tuple(prompt_ids), tuple(token_ids))
         with self.lock:
-            [values] = given_logprobs(
-                self.module, [row], vocabulary=self.vocabulary, temperature=temperature or 1.0
-            )
+            [values] = given_logprobs(self.module, [row], temperature or 1.0)
         return list(values)
 
     def run(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
@@ -195,7 +189,6 @@ class HFModel(TokenModel):
         return answers | self._completions([row for row in rows if row in samples], samples) | failures
 
     def _decoded(self, rows: Sequence[SampleRow]) -> dict[SampleRow, Sampled]:
-        """The samples of a batch; by halves, if it is too large for the memory."""
         try:
             return Decoding(self.module, self.tokenizer, self._eos, rows).run(self.version)
         except torch.OutOfMemoryError:
@@ -216,7 +209,7 @@ class HFModel(TokenModel):
     def _scores(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
         requests = {t: t.request for t in tickets if isinstance(t.request, ScoreRequest) and not t.dropped}
         try:
-            scores = given_logprobs(self.module, list(requests.values()), vocabulary=self.vocabulary)
+            scores = given_logprobs(self.module, list(requests.values()))
         except _FAULTS as error:
             return dict.fromkeys(requests, _failure(self.name, error))
         return {
@@ -246,7 +239,6 @@ def _place(row: SampleRow) -> tuple[Any, ...]:
 
 
 def _stop_tokens(module: Any, tokenizer: Any) -> frozenset[int]:
-    """Every end-of-sequence token that the generation config, the config or the tokenizer names."""
     tokens: set[int] = set()
     for holder in (getattr(module, "generation_config", None), module.config, tokenizer):
         value = getattr(holder, "eos_token_id", None)

@@ -165,7 +165,6 @@ class Decoding:
         return tokens[:, 0], logprobs.gather(1, tokens)[:, 0]
 
     def _record(self, tokens: npt.NDArray[np.int64], logprobs: npt.NDArray[np.float32], version: int) -> None:
-        """Record the tokens of a step; rows that end become samples."""
         if self._steps == self._tokens.shape[1]:
             more = ((0, 0), (0, CHUNK + self._steps))
             self._tokens, self._logprobs = np.pad(self._tokens, more), np.pad(self._logprobs, more)
@@ -236,7 +235,7 @@ class ScoreRequest:
 
 @torch.no_grad()
 def given_logprobs(
-    module: Any, rows: Sequence[ScoreRequest], *, vocabulary: int, temperature: float = 1.0
+    module: Any, rows: Sequence[ScoreRequest], temperature: float = 1.0
 ) -> list[tuple[float, ...]]:
     """Natural logarithms of the probabilities of each row's tokens, in the order of the rows.
 
@@ -244,7 +243,7 @@ def given_logprobs(
     """
     device = next(module.parameters()).device
     logprobs: list[tuple[float, ...]] = [()] * len(rows)
-    for places in _batches(rows, vocabulary):
+    for places in _batches(rows, module.config.get_text_config(decoder=True).vocab_size):
         batch = [rows[place] for place in places]
         width = max(len(row.ids) + len(row.tokens) for row in batch)
         ids = torch.zeros(len(batch), width, dtype=torch.long)
@@ -281,13 +280,13 @@ def _batches(rows: Sequence[ScoreRequest], vocabulary: int) -> Iterator[list[int
         yield batch
 
 
-def sampling_gap(module: Any, vocabulary: int) -> float:
+def sampling_gap(module: Any) -> float:
     """The largest difference of sampled log-probabilities from those of one pass over the texts, in nats.
 
     It is rounding, unless the model ignores its cache, or the mask of a padded batch, as some recurrent
     models do.
     """
-    sampling = Sampling(seed=0)
+    sampling, vocabulary = Sampling(seed=0), module.config.get_text_config(decoder=True).vocab_size
     requests = [
         SampleRequest(tuple(i % vocabulary for i in range(length)), 1, sampling, room)
         for length, room in ((4, 4), (1, 8), (4, 8))
@@ -295,6 +294,6 @@ def sampling_gap(module: Any, vocabulary: int) -> float:
     rows = [SampleRow(Ticket(request, Future()), request, i) for i, request in enumerate(requests)]
     samples = Decoding(module, None, frozenset(), rows).run(0)
     texts = [ScoreRequest(row.request.ids, samples[row].token_ids) for row in rows]
-    scores = given_logprobs(module, texts, vocabulary=vocabulary)
+    scores = given_logprobs(module, texts)
     gaps = [np.subtract(score, samples[row].logprobs) for row, score in zip(rows, scores, strict=True)]
     return float(np.abs(np.concatenate(gaps)).max())

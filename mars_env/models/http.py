@@ -59,15 +59,13 @@ class HTTPModel:
     request. One that did not gets a request every five seconds.
 
     **Seeds.** A call for samples i, i+1 ... carries the upper 31 bits of ``derive_seed(seed, i)``. Servers
-    use one seed for several samples in different ways. With ``samples_per_call=1`` every sample is a call
-    with its own seed, so sample i is the same whatever n is. A server that returns fewer is asked again.
+    use one seed for several samples in different ways; with ``samples_per_call=1`` every sample has its own.
 
     **Training.** With ``exact=True`` token ids and log-probabilities are asked for as vLLM serves them
-    (0.10.2 or later), and top-k, min-p and the penalties are always sent, since vLLM otherwise takes them
-    from the checkpoint's generation config. A server's log-probabilities are usually those before the
-    temperature; they are then kept only if that makes no difference (temperature 1 or 0, no top-p or top-k).
-    Start vLLM with ``--logprobs-mode processed_logprobs`` and say ``logprobs="processed"`` to keep them all.
-    No completion is trainable if `extra_body` changes what is sampled from (a penalty, a form of the answer).
+    (0.10.2 or later). Log-probabilities before the temperature are kept only if that makes no difference
+    (temperature 1 or 0, no top-p or top-k): start vLLM with ``--logprobs-mode processed_logprobs`` and say
+    ``logprobs="processed"`` to keep them all. No completion is trainable if `extra_body` changes what is
+    sampled from (a penalty, a form of the answer).
 
     Args:
         base_url: Such as ``"http://localhost:8000/v1"``, or several of them.
@@ -233,9 +231,8 @@ class HTTPModel:
         """Sample n completions of one prompt.
 
         A chat may have `tools`, in OpenAI's form. Calls of them stand in the completion's text, each as JSON
-        in ``<tool_call>``. A completion that the model's context cut off has the finish reason ``"context"``.
-        A request that the server refuses for its length gives empty ones (see ``Sampling.overflow``), and so
-        does one that its content filter refuses (``"content_filter"``).
+        in ``<tool_call>``. A request that the server refuses for its length gives empty completions (see
+        ``Sampling.overflow``), and so does one that its content filter refuses (``"content_filter"``).
 
         Raises:
             ModelError: All requests were refused, or all their attempts failed. One of several that failed
@@ -285,7 +282,6 @@ class HTTPModel:
     async def _samples(
         self, chat: bool, field: str, first: int, n: int, sampling: Sampling
     ) -> list[Completion]:
-        """Samples `first` to `first + n - 1`."""
         completions: list[Completion] = []
         settings: Any = {"processed": self.processed, "context": self.context, "biased": bool(self.biasing)}
         try:

@@ -81,8 +81,7 @@ def messages_json(messages: Sequence[Message]) -> str:
 def keeps_logprobs(sampling: Sampling, *, processed: bool) -> bool:
     """Whether a server's log-probabilities are those of the distribution that is sampled from.
 
-    `processed`: the server computes them after the temperature, top-p and top-k. A `top_k` below 0 means all
-    tokens to servers, as 0 does.
+    `processed`: the server computes them after the temperature, top-p and top-k. A `top_k` below 0 means all.
     """
     return processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k <= 0)
 
@@ -100,10 +99,7 @@ def completions_of(
     """Completions of a server's answer, in the order of their indices; more than `n` are cut off.
 
     For `processed` see `keeps_logprobs`, for `biased` `biasing_fields`; `context` is what the server's model
-    can hold, where that is known.
-
-    Raises:
-        ValueError, KeyError, TypeError ...: The answer is malformed, or the server broke a completion off.
+    can hold, where that is known. Any error of `UNREADABLE`: the answer is malformed, or was broken off.
     """
     answer = json.loads(payload)
     choices = answer["choices"][:n]
@@ -210,7 +206,6 @@ def _kind(payload: bytes) -> str:
 
 
 def _error(payload: str | bytes) -> Any:
-    """The error that an answer's body holds; None if it is not a JSON object."""
     try:
         answer = json.loads(payload)
     except (ValueError, RecursionError):

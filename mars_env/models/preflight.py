@@ -24,16 +24,11 @@ async def preflight(agents: Mapping[str, Agent], game: object = None, trained: C
     """Ask the servers of a run for their models: a wrong name, key or address ends the run before it starts.
 
     The list of models costs nothing. Only where a name is not in it, or exact tokens are wanted, each server
-    is also asked for a completion of at most 16 tokens.
-
-    Args:
-        agents: By name.
-        game: The models of its graders are asked, too.
-        trained: Names of agents whose turns will be trained on.
+    is also asked for a completion of at most 16 tokens. Models of the game's graders are asked, too.
 
     Raises:
         ConfigError: A server refuses the key, does not have the model, or gives no token ids or
-            log-probabilities where they are needed.
+            log-probabilities of agents that are `trained`.
         ModelError: No server of a model can be reached.
     """
     for name, agent in agents.items():
@@ -63,7 +58,6 @@ def _servers(player: object) -> list[HTTPModel]:
 
 
 def _untrainable(model: HTTPModel, sampling: object) -> str:
-    """Why turns that are sampled from a server cannot be trained on; empty if they can."""
     if not model.exact:
         return f"{model.name} is not asked for token ids and log-probabilities: make it with exact=True"
     if model.biasing:

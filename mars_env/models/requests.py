@@ -76,10 +76,7 @@ def with_messages(completions: Sequence[Completion], prompt: Prompt) -> list[Com
         messages = (("prompt", prompt),)
     elif is_messages(prompt):
         messages = tuple((str(message["role"]), _message_text(message)) for message in prompt)
-    return [
-        completion if completion.messages else replace(completion, messages=messages)
-        for completion in completions
-    ]
+    return [one if one.messages else replace(one, messages=messages) for one in completions]
 
 
 def _message_text(message: Message) -> str:
@@ -89,10 +86,7 @@ def _message_text(message: Message) -> str:
 
 
 def with_instruction(prompt: Prompt, text: str) -> Prompt:
-    """A prompt whose system message ends with a text; a string begins with it.
-
-    Raises:
-        ConfigError: The prompt is of token ids.
+    """A prompt whose system message ends with a text; a string begins with it; token ids are a ConfigError.
 
     Example:
         >>> with_instruction([{"role": "user", "content": "2 + 2?"}], "Be brief.")[0]
@@ -192,7 +186,6 @@ class TokenWriter:
 
         Raises:
             ModelError: There are no tokens, or ids not below `vocabulary`.
-            ConfigError: The chat template rejects the messages.
         """
         if isinstance(prompt, str):
             ids: Iterable[int] = self.tokenizer.encode(without_surrogates(prompt))
@@ -308,8 +301,8 @@ class TokenModel(TokenWriter, ABC):
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt: their completion with its log-probabilities.
 
-        The logarithm of the probability of the whole is the sum of ``logprobs``, at temperature 1. Concurrent
-        requests are scored in one batch. See `written` for how texts become tokens.
+        The logarithm of the probability of the whole is the sum of ``logprobs``, at temperature 1. See
+        `written` for how texts become tokens.
 
         Raises:
             ContextError: Prompt and texts are longer than the model's context.

@@ -1,8 +1,8 @@
 """The gate of a tokenizer: the chat template alone writes control tokens, contents are ordinary text.
 
 Contents are cut inside of each control token that they spell out, the template is rendered around them, and
-what lies between two cuts is encoded separately, so that no token crosses a cut. A prompt without such a
-spelling has exactly the ids of the template's plain rendering.
+what lies between two cuts is encoded separately. A prompt without such a spelling has exactly the ids of the
+template's plain rendering.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,10 +47,7 @@ class TokenGate:
         return open_ended or bool(self.tokens.starts(text))
 
     def runs(self, render: Render, messages: Sequence[Message], tools: Sequence[Any] = ()) -> list[str]:
-        """The rendered text in runs; encoded separately, they hold no control token but the template's.
-
-        Several only where contents spell one out, alone or together with what the template writes around it.
-        """
+        """The rendered text in runs; encoded separately, they hold no control token but the template's."""
         messages, tools = list(messages), list(tools)
         if self.is_plain(messages, tools):
             return [render(messages, tools)]

@@ -98,9 +98,8 @@ class _Client(TokenModel):
 class VLLMModel(_Client):
     """A causal language model run by vLLM, on the GPUs or CPUs of this machine.
 
-    Each sample is a request with its own seed; the samples of a prompt share it through the prefix cache.
-    Log-probabilities are those of the distribution sampled from: after the temperature, top-p and top-k.
-    Greedy completions carry those at temperature 1. Temperatures are 0, or 0.01 to 2.
+    Each sample is a request with its own seed. Log-probabilities are those of the distribution sampled from:
+    after the temperature (0, or 0.01 to 2), top-p and top-k. Greedy completions carry those at temperature 1.
 
     The engine ``"async"`` (vLLM's `AsyncLLM`) takes requests at any time; ``"offline"`` (`LLM`) runs waves
     (see `mars_env.models.batching`): its batches, and so its rounding, are the same in each run.
@@ -119,10 +118,8 @@ class VLLMModel(_Client):
 
     Attributes:
         capacity: Samples that the engine decodes at once.
-        version: Version of the weights, noted with each token; see `refresh`.
 
     Raises:
-        MissingExtra: vLLM is not installed.
         ConfigError: The checkpoint cannot be loaded, or vLLM rejects a setting.
     """
 

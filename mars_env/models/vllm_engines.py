@@ -40,10 +40,7 @@ _Ticket = Ticket[tuple[EngineRequest, ...], list[EngineOutput]]
 
 
 def generated(output: Any, version: int) -> EngineOutput:
-    """An output with its versions: as vLLM notes them since 0.32, else `version` for all tokens.
-
-    Requests end before the weights change, so all tokens come from the engine's weights.
-    """
+    """An output with its versions: vLLM's own since 0.32, else `version` (requests end before it changes)."""
     completion = output.outputs[0]
     spans = getattr(completion, "weight_versions", None)
     if spans is not None:
@@ -149,8 +146,7 @@ class OfflineEngine(_Engine):
 class StreamingEngine(_Engine):
     """`AsyncLLM`: requests join and leave the running batch at any time.
 
-    It runs in its own event loop and thread, so that it can be used from any event loop, and so that
-    `reload` may wait in the loop that the requests come from.
+    It has its own event loop and thread, so that it can be used from any loop, and `reload` may wait there.
     """
 
     def __init__(self, settings: Mapping[str, Any], version: int) -> None:
@@ -259,7 +255,6 @@ def _failure(error: BaseException) -> BaseException:
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, held: list[Any]) -> None:
-    """Shut an engine down in its own loop, then end the loop and its thread."""
 
     async def last() -> None:
         while held:

@@ -82,8 +82,8 @@ PACK_RELOADED = WorkerExtension.pack_reloaded_experts.__name__
 def readable_tensors(model: Any) -> dict[str, Any]:
     """The parameters of one of vLLM's models by their names in a checkpoint, in its layout.
 
-    Fused ones (``qkv_proj``) are taken apart, and rows that pad the vocabulary left out. Parameters that are
-    packed for a kernel, quantised or divided between workers are not among them.
+    Fused ones (``qkv_proj``) are taken apart, and rows that pad the vocabulary left out, and so are
+    parameters that are packed for a kernel, quantised or divided between workers.
     """
     fused = getattr(model, "packed_modules_mapping", {})
     tensors: dict[str, Any] = {}

@@ -2,15 +2,11 @@
 
 At every node the search samples whether to go wider (GEN: a new child of this node) or deeper (CONT: into an
 existing child), and which agent acts. Source: Inoue et al., "Wider or Deeper?" (arXiv 2503.04412), as
-TreeQuest 0.3.3 implements it; the depth-guided form is MARS2-T+ (arXiv 2602.07848). What an arm has observed:
+TreeQuest 0.3.3 implements it; the depth-guided form is MARS2-T+ (arXiv 2602.07848).
 
-- GEN: the scores of this node's children;
-- CONT: the scores of everything below its children;
-- a child: its own score and the scores of everything below it;
-- an agent: the scores of all its nodes in the whole tree (``stack``: of this node's subtree, by
-  the agent that made the child above them).
-
-A pending expansion counts as an observation of 0 along its path until its result arrives.
+GEN has observed the scores of this node's children, CONT those of everything below these, a child its own and
+those below it, an agent those of all its nodes in the tree (``stack``: in this node's subtree). A pending
+expansion counts as an observation of 0 along its path until its result arrives.
 """
 
 import math
@@ -31,15 +27,14 @@ class ABMCTSASettings(Options):
     prior: BetaPrior | GaussianPrior = Field(default=BetaPrior(), discriminator="kind")
     """The belief about every arm before its first score; Gaussian is what MARS2's release runs."""
     choice: Literal["thompson", "ucb", "stack"] = "thompson"
-    """How the agent is chosen: after GEN, by Thompson sampling or by UCB over all that each agent did
-    in the tree (TreeQuest's ``multiarm_bandit_*``); or first, by Thompson sampling at each
-    node, where each agent has its own GEN and CONT arms (TreeQuest's ``stack``)."""
+    """How the agent is chosen: after GEN, by Thompson sampling or by UCB over all that each agent did in the
+    tree (TreeQuest's ``multiarm_bandit_*``); or first, at each node, where each agent has its own GEN and
+    CONT arms (TreeQuest's ``stack``)."""
     depth_decay: float | None = Field(default=None, gt=0.0, le=1.0)
-    """MARS2-T+ takes 0.98: the draw of GEN is weighted by ``g(d) ** c``, where c is how often GEN was
-    taken at this node and d its depth, so that the tree grows deeper. The papers say that g shrinks
-    with depth, but not how; here ``g(d) = depth_decay ** (d + 1)``, and the root has depth 0. A draw below 0,
-    which a Gaussian prior gives and no score has, is divided by the weight: the weight never raises a
-    draw, whatever the prior. None: off."""
+    """MARS2-T+ takes 0.98: the draw of GEN is weighted by ``g(d) ** c``, where c is how often GEN was taken
+    at this node and d its depth, so that the tree grows deeper. The papers say that g shrinks with depth, but
+    not how; here ``g(d) = depth_decay ** (d + 1)``, and the root has depth 0. A draw below 0, which a
+    Gaussian prior may give, is divided by the weight: the weight never raises a draw. None: off."""
 
 
 @dataclass(slots=True)
@@ -166,7 +161,6 @@ class ABMCTSA(Algorithm):
         return int(np.argmax([self._settings.prior.draw(rng, *sums) for sums in both]))
 
     def _goes_on(self, node: _Node, arms: _Arms, rng: np.random.Generator) -> bool:
-        """Whether CONT draws higher than GEN."""
         gen = self._draw(arms.gen, rng)
         cont = self._draw(arms.cont, rng)
         if self._settings.depth_decay is None:

@@ -25,8 +25,7 @@ class Ask:
 class Algorithm(Protocol):
     """Where a tree grows next: all that a new search policy must implement, or inherit.
 
-    `choose` samples and changes nothing; `add`, `score` and `drop` change the tree in place. So the state
-    of an algorithm is a function of these calls in their order, and a search is resumed by repeating them.
+    `choose` samples and changes nothing: a search is resumed by repeating the other calls in their order.
     """
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:

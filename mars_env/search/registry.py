@@ -29,10 +29,9 @@ def register_algorithm(name: str, algorithm: Any) -> None:
     """Register your own algorithm by name in this process; other processes name it as ``module:Class``.
 
     It is a class with a pydantic model `Settings` and the constructor ``Class(agents, settings)``.
-    Registering the same class again replaces it, as a reloaded module or a notebook must.
+    Registering the same class again replaces it, as a notebook must.
 
     Example:
-        >>> register_algorithm("uct", UCT)
         >>> register_algorithm("uct", BestOfN)
         Traceback (most recent call last):
         mars_env.errors.ConfigError: the search 'uct' exists: take another name

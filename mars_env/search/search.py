@@ -47,8 +47,8 @@ class Search:
     """One search of one tree.
 
     By default it runs in waves: all asks of a wave are decided before any of its results arrives, and scores
-    enter the tree in the order of asking. So the same seed and scores give the same tree, however many
-    workers there are and whichever is fastest. Early stop and the token budget take effect between waves.
+    enter the tree in the order of asking, so the same seed and scores give the same tree. Early stop and the
+    token budget take effect between waves.
 
     Args:
         settings: How to search.
@@ -60,8 +60,7 @@ class Search:
 
     Example:
         >>> search = Search(SearchSettings(calls=6), agents=("coder_0", "coder_1"), seed=0)
-        >>> first = search.ask(2)
-        >>> [(ask.id, ask.parent) for ask in first], search.ask(2)
+        >>> [(ask.id, ask.parent) for ask in search.ask(2)], search.ask(2)
         ([(0, None), (1, None)], [])
         >>> search.tell(1, 0.5)
         >>> search.tell(0, None)  # lost: a fault of the machinery
@@ -135,11 +134,7 @@ class Search:
         return [self._asks[id] for id in handed]
 
     def tell(self, id: int, score: float | None, tokens: int = 0) -> None:
-        """Give the score of an expansion, in [0, 1] (None if it was lost or is unknown), and its cost.
-
-        Raises:
-            ConfigError: The id was not asked for or already has a result, or the score lies outside [0, 1].
-        """
+        """Give the score of an expansion, in [0, 1] (None if it was lost or is unknown), and its cost."""
         if not 0 <= id < len(self._asks) or id in self._queue:
             raise ConfigError(f"node {id} was never asked for: use the ids that ask() returned")
         if id in self._scores or id in self._results:

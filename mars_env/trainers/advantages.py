@@ -53,15 +53,9 @@ def group_normalised(
     """``(r - mean) / (std + eps)`` within each group.
 
     Source: GRPO (arXiv 2402.03300, section 4.1.2). MarsRL (arXiv 2511.11373) has groups of outputs for one
-    input, MARS2 (arXiv 2602.07848) all nodes of one tree.
-
-    Args:
-        groups: Turns of one group are compared with each other.
-        unbiased: Whether the std divides by n - 1 (as OpenRLHF, TRL and verl do; the papers do not say) or n.
-        eps: See the formula.
-
-    Raises:
-        ConfigError: A group id or a turn occurs twice.
+    input, MARS2 (arXiv 2602.07848) all nodes of one tree. If `unbiased`, the std divides by n - 1, as
+    OpenRLHF, TRL and verl do (the papers do not say), else by n. A ConfigError if a group id or a turn occurs
+    twice.
 
     Example:
         >>> group = _example_group([1.0, 0.0, 0.0, None, 1.0])
@@ -153,11 +147,7 @@ def advantage_stats(groups: Sequence[Group], advantages: Mapping[TurnKey, float]
 
 
 def known_turns(group: Group) -> tuple[Turn, ...]:
-    """The turns of a group whose reward is known.
-
-    Raises:
-        ConfigError: A reward is not a finite number.
-    """
+    """The turns of a group whose reward is known; a ConfigError if one is not a finite number."""
     for turn in group.turns:
         if turn.reward is not None and not np.isfinite(turn.reward):
             raise ConfigError(f"the reward {turn.reward!r} of turn {turn.id} of {turn.tree_id} is not finite")

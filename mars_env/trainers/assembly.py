@@ -110,9 +110,7 @@ def is_frozen(team: TeamSettings, agent: str) -> bool:
 
 
 def checkpoints_of(team: TeamSettings, names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The policy's name and the checkpoint of each trained agent.
-
-    A `ConfigError` if one has no checkpoint, or there is no such agent.
+    """The policy's name and the checkpoint of each trained agent; a ConfigError if one has none.
 
     Example:
         >>> several = TeamSettings(model={"solver": "one", "verifier,corrector": "two"})
@@ -138,7 +136,6 @@ def checkpoints_of(team: TeamSettings, names: Sequence[str]) -> dict[str, tuple[
 
 
 def _by_names(model: Mapping[str, str], names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The checkpoints of a table whose keys name one agent or role, or several with commas."""
     assigned: dict[str, tuple[str, str]] = {}
     for key, path in model.items():
         names_of_key = [part.strip() for part in key.split(",")]
@@ -155,8 +152,6 @@ def agents_by_name(
     settings: RunSettings, rules: Rules, models: Mapping[str, Any], problems: ProblemSet | None = None
 ) -> dict[str, Agent]:
     """The agents of a run: of the models that are trained, by policy, or of others that the settings name.
-
-    A `ConfigError` if one is missing, or if the function that makes the team has an unknown parameter.
 
     Example:
         >>> from mars_env.envs import solve_verify_correct

@@ -22,16 +22,15 @@ class Batch:
 
     Attributes:
         ids: [S, L] token ids, 0 beyond the end.
-        prompts: [S] number of prompt tokens.
-        lengths: [S] number of completion tokens.
+        prompts, lengths: [S] number of tokens of the prompt, and of the completion.
         mask: [S, T], True on sampled tokens.
         advantages: [S, 1].
         temperatures: [S].
         rollout: [S, T] log-probabilities that the rollout recorded, 0 beyond the end.
+        same_prompt: [S, 1] whether the model read the prompt that is trained on.
         weighted: [S, 1] whether tokens have an importance weight; without one it is 1.
         old: [S, T] those of the policy before its update; None where the first forward pass gives them.
         reference: [S, T] those of the reference model; None where there is no KL term.
-        same_prompt: [S, 1] whether the model read the prompt that is trained on.
     """
 
     ids: Tensor

@@ -133,7 +133,6 @@ def describe_team(agents: Mapping[str, Agent], trained: Collection[str]) -> dict
 
 
 def _without_models(identity: Any, at: str = "") -> Any:
-    """An identity without what its models are, at any depth."""
     if not isinstance(identity, Mapping):
         return identity
     if at.lstrip("_") == "model":

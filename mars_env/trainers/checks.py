@@ -93,9 +93,6 @@ def check_agents(
         config: The loss.
         policies: Those that are trained; None: all.
         backend: Where they are trained, if agents may have no help there (`mars_env.types.TrainingAgent`).
-
-    Raises:
-        ConfigError: A role is unknown, or an agent cannot be trained on.
     """
     if backend:
         validate_playable(agents, backend)
@@ -106,12 +103,8 @@ def check_agents(
             raise ConfigError(f"{name} samples up to {sampling.max_tokens} tokens: make overlong.limit that")
     if agents:
         require_roles(config, agents)
-    all_policies = {agent.policy for agent in agents.values()} if policies is None else set(policies)
-    trained = [
-        name
-        for name, agent in agents.items()
-        if agent.policy in all_policies and config.trains(role_of(name))
-    ]
+    own = {agent.policy for agent in agents.values()} if policies is None else set(policies)
+    trained = [name for name, agent in agents.items() if agent.policy in own and config.trains(role_of(name))]
     for name in trained:
         if isinstance(sampling := getattr(agents[name], "sampling", None), Sampling):
             require_trainable(sampling)

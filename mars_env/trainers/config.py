@@ -114,8 +114,6 @@ class TrainConfig(Credit, frozen=True):
     """How turns become updates. How turns are sampled belongs to the rollout.
 
     Example:
-        >>> TrainConfig().learning_rate
-        1e-06
         >>> gspo = TrainConfig(ratio="sequence")
         >>> gspo.clip, gspo.mean
         ((0.0003, 0.0004), 'sequence-mean')

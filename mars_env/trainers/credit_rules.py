@@ -1,9 +1,8 @@
 """Ways to credit a team: what each turn earns, and which turns it is compared with. No torch in here.
 
-A rule is a function from groups to groups: it replaces rewards, puts turns into other groups, or both. The
-estimator (`mars_env.trainers.advantages`) compares the turns of each group afterwards. `r` is a turn's reward
-by its role, as the game gave it. A turn whose reward is None stays out of every comparison, so a role that is
-to be credited needs a reward, whichever.
+A rule is a function from groups to groups: it replaces rewards, puts turns into other groups, or both, before
+an estimator compares the turns of each group. `r` is a turn's reward by its role, as the game gave it. A turn
+whose reward is None stays out of every comparison.
 """
 
 import hashlib
@@ -32,9 +31,8 @@ class CreditRule:
         groups: The rule.
         advantage: The name of the estimator that its paper uses.
         whole_trees: Whether it reads other turns of a tree, so that a batch must hold whole trees.
-        rollouts: What it compares: ``"siblings"``, turns on one input; ``"tree"``, trees of one group each;
-            ``"any"``: turns of any rollouts.
-        needs: What the rollouts must have, for a plan and for an error; empty if any will do.
+        rollouts: What it compares: turns on one input, trees of one group each, or any turns.
+        needs: What the rollouts must have, in words.
     """
 
     groups: GroupRule
@@ -96,8 +94,7 @@ def counterfactual_bonus(groups: Sequence[Group], *, bonus: float = 0.2) -> list
     rest of the team, and S is their mean outcome: ``helped = 1[R > 0 > S]``, ``hurt = 1[R < 0 < S]``.
 
     Source: its public code, bhai114/ccpo, ``CCPO/examples/gspo_trainer/two_model/two_model_trainer.py``
-    (event bonus, group baseline; arXiv 2603.21563). There a Thinker precedes a Solver, whose answers without
-    the Thinker are sampled besides; here the first agent's answers are those without the others.
+    (event bonus, group baseline; arXiv 2603.21563), where answers without the team are sampled besides.
 
     Raises:
         ConfigError: No first turn is graded, so that no answer is without the rest of the team.
@@ -190,9 +187,6 @@ def informed_rewards(groups: Sequence[Group]) -> list[Group]:
 
     Source: arXiv 2605.30290, as we read its abstract. The sum over tokens is one reward for each report here;
     whether the paper weights tokens, or adds a reward for the verdict, we could not look up.
-
-    Raises:
-        ConfigError: No report was scored with the reference: something else than ``mars_env.train`` played.
     """
     reports = [t for group in groups for t in group.turns if t.role == "verifier" and t.reward is not None]
     if reports and all(_informed_gain(turn) is None for turn in reports):
@@ -260,7 +254,6 @@ def _outcomes(groups: Sequence[Group]) -> dict[str, dict[str, float | None]]:
 
 
 def _mean_scores(turns: Iterable[Turn]) -> dict[str, float]:
-    """The mean of the known scores of some turns, by tree."""
     scores: defaultdict[str, list[float]] = defaultdict(list)
     for turn in turns:
         if turn.grade is not None and turn.grade.score is not None:

@@ -28,13 +28,10 @@ KEY_COST = 8
 
 
 def sampled_logprobs(model: Any, batch: Batch, config: TrainConfig, *, shared: bool) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies of the sampled tokens, [S, T] each, 0 beyond the ends.
+    """Log-probabilities and entropies of the sampled tokens, [S, T] on the device; 0 beyond the ends.
 
-    Args:
-        model: A causal language model of transformers, or an `Adapter`.
-        batch: On the CPU; the results are on the model's device.
-        config: Precision, and how many logits there may be at once.
-        shared: Whether what rows share is computed once, within `reading_forests`.
+    The model is one of transformers, or an `Adapter`; the batch is on the CPU. If `shared`, what rows share
+    is computed once, within `reading_forests`.
     """
     validate_context(model.config.get_text_config(decoder=True), batch.ids.shape[1])
     device = next(model.parameters()).device

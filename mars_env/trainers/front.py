@@ -37,7 +37,7 @@ def train(  # public edge: friendly keywords, each with a default
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> list[StepMetrics]:
-    """Train, and wait for the metrics.
+    """Train, and wait for the metrics of each update.
 
     `mars_env.trainers.make_team` and `mars_env.trainers.train` give more control over agents and engines.
 
@@ -53,9 +53,6 @@ def train(  # public edge: friendly keywords, each with a default
         loggers: Get the metrics of every update.
         settings: Of the game, as for `mars_env.make`.
         **more: Likewise, by keyword.
-
-    Returns:
-        The metrics of each update that this call made.
 
     Raises:
         ConfigError: Game, models, problems and settings do not fit together.

@@ -60,9 +60,6 @@ class LocalTrainer:
             weights are 1, and not computed.
         preferences: Makes `step` train on preferences by DPO, in place of advantages.
         frozen: Names of policies that others hold: their turns count in their groups, but are not trained.
-
-    Raises:
-        ConfigError: A policy cannot be trained; the message says why.
     """
 
     def __init__(
@@ -215,18 +212,13 @@ class LocalTrainer:
         return sums, policy.optimiser.clip()
 
     def save(self, directory: str | Path, *, keep: int = 2) -> Path:
-        """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`).
-
-        Raises:
-            StoreError: It cannot be written; earlier ones stay.
-        """
+        """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`)."""
         return save_checkpoint(Path(directory), self.steps, self._identity, self.policies, keep)
 
     def resume(self, directory: str | Path) -> bool:
         """Load the newest checkpoint of a directory; False if there is none ahead of this trainer.
 
-        Raises:
-            StoreError: It is damaged, or was made with other policies or other settings that must match.
+        A StoreError if it is damaged, or of other policies or settings that must match.
         """
         path = newest_checkpoint(Path(directory))
         if path is None or int(path.name.removeprefix("step-")) <= self.steps:
@@ -249,7 +241,6 @@ class LocalTrainer:
 
 
 def _descend(policy: Policy, sums: Sequence[Mapping[str, Tensor]], norm: Tensor) -> bool:
-    """One optimiser update, if gradient and log-probabilities are finite; whether they are."""
     values = torch.stack([value.float() for row in sums for value in row.values()])
     if not (norm.isfinite() and values.isfinite().all()):
         policy.skipped += 1

@@ -1,12 +1,7 @@
 """The training loop: a batch, an update, new weights for the models. All algorithms share it.
 
-    problems ──> rollouts ──> groups, so many versions old ──> LocalTrainer.step ──> new weights
-                    ^                                                                    │
-                    └───────────────────────────── refresh ──────────────────────────────┘
-
-`train` assembles a run, `fit` is the loop. Batches come from a source: `rollouts` (MarsRL's groups of
-outputs for one input, or MARS2's trees), SPELL's trees with memory, PromptCoT's texts, or an async generator
-of your own.
+`train` assembles a run, `fit` is the loop. Batches come from a source: `rollouts` (MarsRL's groups of outputs
+for one input, or MARS2's trees), SPELL's trees, PromptCoT's texts, or an async generator of your own.
 """
 
 import asyncio
@@ -95,21 +90,17 @@ async def train(
     """Train a team until `settings.steps` updates are done.
 
     With ``pipeline.staleness=0`` rollouts and updates alternate, and on a CPU a run that was killed and
-    resumed ends with bitwise the same weights as an uninterrupted one. With a higher value, rollouts of later
-    steps continue during an update; no turn is trained that is older than the bound, and none twice.
+    resumed ends with bitwise the same weights as an uninterrupted one. With more, rollouts continue during an
+    update; no turn is trained that is older than the bound, and none twice.
 
     Args:
         game: The environment's game: ``make("...", schedule="training").game``.
         team: Who plays and what is trained (`mars_env.trainers.make_team`).
         problems: Training problems.
         settings: Everything else: `MARSRL`, `MARS2`, or your own. With `out` the same call continues from the
-            newest checkpoint (docs/training.md says what may change); trees that were under way are played
-            again.
-        loggers: Get the metrics of every update.
+            newest checkpoint (docs/training.md says what may change).
+        loggers: Get the metrics of every update, which are also returned.
         evaluate: Its metrics are logged with the update's.
-
-    Returns:
-        The metrics of the updates that this call made.
 
     Raises:
         ConfigError: Team, game, settings and models do not fit together.
@@ -194,9 +185,6 @@ async def fit(
 
     Returns:
         The metrics of the updates that this call made; fewer than asked for only if the batches end.
-
-    Raises:
-        ConfigError: More updates than `steps` are done already.
     """
     require_integer(checkpoint_every, "checkpoint_every")
     if directory is not None:
@@ -236,7 +224,6 @@ async def _updates(
     refresh: Refresh | None,
     evaluate: EvaluateAfter | None,
 ) -> AsyncGenerator[tuple[StepMetrics, dict[str, float]]]:
-    """Train on each batch, refresh the models and evaluate; the metrics, and all that is logged."""
     began = time.perf_counter()
     async for batch in batches:
         waited = time.perf_counter() - began

@@ -166,9 +166,7 @@ def add_adapters(model: Any, names: Sequence[str], rank: int = 16, *, seed: int 
         seed: Of the initial values, together with the adapter's name.
 
     Raises:
-        ConfigError: A name is not allowed or given twice, the model has no linear layer, or it has adapters
-            already.
-        MissingExtra: peft is not installed.
+        ConfigError: A name is wrong, the model has no linear layer, or it has adapters already.
     """
     with needs("lora", "LoRA adapters need peft"):
         from peft import LoraConfig, get_peft_model

@@ -22,15 +22,8 @@ def logprobs_and_entropies(logits: Tensor, tokens: Tensor, temperatures: Tensor)
     """Log-probabilities of chosen tokens, and entropies in nats, under the distribution sampled from.
 
     A model that samples at temperature T draws from softmax(logits / T); dividing by the same T makes the
-    first on-policy ratio 1.
-
-    Args:
-        logits: [N, V], any floating type; computed in float32.
-        tokens: [N], the chosen token ids.
-        temperatures: [N], each above 0.
-
-    Returns:
-        [N] each, float32; entropies without gradient.
+    first on-policy ratio 1. From logits [N, V] of any type, tokens [N] and temperatures [N] above 0 to [N]
+    each, float32; entropies without gradient.
     """
     logp = torch.log_softmax(logits.float() / temperatures.unsqueeze(-1), dim=-1)
     values = logp.detach()
@@ -107,15 +100,13 @@ def truncated_weights(
 ) -> Tensor:
     """Truncated importance sampling, for samples of older weights, or of another engine or precision.
 
-    ``min(exp(logp_old - logp_rollout), cap)``: the trainer's log-probabilities before the update, and those
-    with which the tokens were sampled. If a token's ratio is below `veto`, its whole completion gets weight
-    0, because this policy would not have sampled it. It still counts in the denominators.
+    ``min(exp(logp_old - logp_rollout), cap)``, [S, T] without gradient: the trainer's log-probabilities
+    before the update, and those with which the tokens were sampled. If a token's ratio is below `veto`, its
+    whole completion gets weight 0, because this policy would not have sampled it. It still counts in the
+    denominators.
 
     Source: MARS2 (arXiv 2602.07848: cap 2, veto 1e-4); as the decoupled form of PPO for stale samples: AReaL
     (arXiv 2505.24298). That the veto applies to the whole completion is our reading.
-
-    Returns:
-        [S, T], without gradient.
 
     Example:
         >>> old = torch.tensor([[0.9, 0.1], [1e-6, 0.5]]).log()
@@ -132,16 +123,13 @@ def truncated_weights(
 
 
 def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
-    """DMMPT: tokens of positive advantage that the policy already gives at least this probability.
+    """DMMPT: tokens [S, T] of positive advantage that the policy already gives at least this probability.
 
     Leaving them out of the policy loss keeps the entropy from collapsing. It goes with `token_ratio`: in
     `sequence_ratio` each token moves the losses of all others.
 
     Source: MarsRL (arXiv 2511.11373), dynamic masking of mastered positive tokens. The paper's threshold is
     not public, and that "mastered" means a probability above it is our reading.
-
-    Returns:
-        Boolean [S, T], True where the token is to be left out.
 
     Example:
         >>> mastered(torch.tensor([[0.999, 0.5]]).log(), torch.tensor([[1.0]]), 0.99)
@@ -150,24 +138,11 @@ def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
     return (logp_old.exp() >= threshold) & (advantages > 0)
 
 
-def sequence_logprobs(logp: Tensor, mask: Tensor) -> Tensor:
-    """The log-probability of each whole completion: from [S, T] to [S]."""
-    return torch.where(mask, logp, 0.0).sum(-1)
-
-
-def preference_margin(
-    chosen: Tensor, rejected: Tensor, reference_chosen: Tensor, reference_rejected: Tensor
-) -> Tensor:
-    """How much more than a reference a policy prefers the chosen completion to the rejected one, in nats.
-
-    ``(log p(chosen) - log p_ref(chosen)) - (log p(rejected) - log p_ref(rejected))``, each [N] of whole
-    completions.
-    """
-    return (chosen - reference_chosen) - (rejected - reference_rejected)
-
-
 def dpo_loss(margin: Tensor, beta: float = 0.1) -> Tensor:
-    """Direct preference optimisation: ``-log sigmoid(beta margin)``, [N] from the `preference_margin` [N].
+    """Direct preference optimisation: ``-log sigmoid(beta margin)``, [N] from margins [N] in nats.
+
+    A margin says how much more than a reference a policy prefers the chosen completion to the rejected one:
+    ``(log p(chosen) - log p_ref(chosen)) - (log p(rejected) - log p_ref(rejected))``.
 
     Source: DPO (arXiv 2305.18290, equation 7). `beta` says how strongly the policy is held to the reference.
 

@@ -113,9 +113,9 @@ def _preference_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Rows are chosen and rejected completions by turns."""
     assert batch.reference is not None
-    policy = losses.sequence_logprobs(logp, batch.mask)
-    reference = losses.sequence_logprobs(batch.reference, batch.mask)
-    margin = losses.preference_margin(policy[0::2], policy[1::2], reference[0::2], reference[1::2])
+    policy, reference = (torch.where(batch.mask, each, 0.0).sum(-1) for each in (logp, batch.reference))
+    gain = policy - reference
+    margin = gain[0::2] - gain[1::2]
     loss = (losses.dpo_loss(margin, beta) * weights[0::2]).sum()
     totals = {"margin": margin, "preferred": margin > 0, "chosen": policy[0::2], "rejected": policy[1::2]}
     sums = {name: value.detach().float().sum() for name, value in totals.items()}

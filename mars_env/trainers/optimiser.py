@@ -93,7 +93,6 @@ class Optimiser:
 
 
 def _moved(copy: torch.nn.Parameter, parameter: Tensor) -> None:
-    """Add a gradient to that of a copy on the host, and free it."""
     assert parameter.grad is not None
     moved = parameter.grad.detach().to(copy.device, torch.float32)
     copy.grad = moved.clone() if copy.grad is None else copy.grad.add_(moved)

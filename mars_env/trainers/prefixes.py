@@ -170,9 +170,8 @@ def _blocks(segments: Sequence[tuple[int, int, int]], places: Ints, count: int) 
         if starts.any():
             reach = torch.from_numpy(starts)[:, None] + torch.arange(tokens)
             visible = (torch.arange(keys) <= reach[..., None])[:, None]
-        blocks.append(
-            Block(torch.from_numpy(asks.ravel()), torch.from_numpy(reads.ravel()), visible, len(group))
-        )
+        queries, read = torch.from_numpy(asks.ravel()), torch.from_numpy(reads.ravel())
+        blocks.append(Block(queries, read, visible, len(group)))
     return blocks, order
 
 

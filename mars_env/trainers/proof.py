@@ -34,10 +34,7 @@ class WeightProof:
         """Compare the checksums of the tensors by name, in the sampler's precision.
 
         Those that `sampled` lacks cannot be read, unless they are tied to others. Returns whether all were
-        read; otherwise `compare_probe` must follow.
-
-        Raises:
-            ModelError: The sampler has another tensor of a name.
+        read; otherwise `compare_probe` must follow. A ModelError if the sampler has another tensor of a name.
         """
         wrong = [name for name, checksum in trained.items() if sampled.get(name, checksum) != checksum]
         if wrong:

@@ -54,9 +54,6 @@ async def rollouts(
 
     The problems of a step follow from the seed and its number alone; `done` updates are done already.
     `LEDGER` in the directory says what was trained.
-
-    Raises:
-        ModelError: As many trees as a step has could not be played, and no other.
     """
     if settings.rollouts is not None:
         game = replace(game, grower=grouped(settings.rollouts))

@@ -74,7 +74,6 @@ def _parse_row(line: bytes) -> TurnSample | Mapping[str, str]:
 
 
 def _turn_problems(number: int, row: TurnSample, first: _Turn) -> list[RowProblem]:
-    """Where a row differs from an earlier one of the same turn."""
     return [
         RowProblem(number, field, f"row {first.row} of the same turn has another value")
         for field in _OF_A_TURN

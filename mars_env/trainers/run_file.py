@@ -62,9 +62,6 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any]:
     Values are read as JSON or TOML where they are, else as strings. Several values are a list, and so is
     ``--model`` given again; of another flag the last one counts.
 
-    Raises:
-        ConfigError: A word belongs to no flag.
-
     Example:
         >>> parse_flags(["--steps", "3", "--train.betas=[0.9, 0.95]", "--logging.tensorboard"])
         {'steps': 3, 'train': {'betas': [0.9, 0.95]}, 'logging': {'tensorboard': True}}

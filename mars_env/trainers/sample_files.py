@@ -51,7 +51,6 @@ def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
 
 
 def _misfits(sample: TurnSample) -> Iterator[tuple[str, str]]:
-    """Fields that do not fit the others, and why."""
     mask, size = sample.completion_mask, len(sample.completion_ids)
     if role_of(sample.agent) != sample.role:
         yield "role", f"the role of {brief(sample.agent)} is {brief(role_of(sample.agent))}"

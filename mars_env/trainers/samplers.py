@@ -119,9 +119,6 @@ def sampling_models(models: Mapping[str, HFModel], settings: RunSettings) -> Map
     vLLM runs in this process, from the same checkpoints, with adapters if they are trained. It samples in
     waves that repeat if rollouts and updates alternate, and sleeps during updates where it shares the card;
     else as a stream.
-
-    Raises:
-        ConfigError: A model has no checkpoint that vLLM could read.
     """
     if settings.engine.name != "vllm":
         return models
@@ -148,7 +145,6 @@ def sampling_models(models: Mapping[str, HFModel], settings: RunSettings) -> Map
 
 
 def _engine_options(model: HFModel, settings: RunSettings, engines: int) -> dict[str, Any]:
-    """The arguments of one of several vLLM engines that share the card with the trainer."""
     options: dict[str, Any] = {}
     if model.context < 2**31:
         options["max_model_len"] = model.context
@@ -159,13 +155,11 @@ def _engine_options(model: HFModel, settings: RunSettings, engines: int) -> dict
 
 
 def _room_for(adapters: Mapping[str, Adapter]) -> int:
-    """The rank that vLLM must have room for."""
     largest = max(adapter.rank for adapter in adapters.values())
     return min(rank for rank in _RANKS if rank >= largest)
 
 
 def _checkpoint(model: HFModel) -> str:
-    """Where the weights that a model began with can be read again."""
     path: str = model.module.name_or_path
     if not path:
         raise ConfigError(f"vLLM reads a checkpoint, and {model.name} has none: use save_pretrained first")

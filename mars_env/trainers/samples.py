@@ -104,12 +104,8 @@ def turn_samples(
         groups: Whole groups; with `Credit.tree_credit` whole trees.
         config: Its advantages, tree credit, penalties and trained roles are used, and nothing else.
         advantages: By `turn_key`, in place of those of the configuration's estimator.
-        policies: Those that there are; None means any.
+        policies: Those that there are; None means any. Another one is a ConfigError.
         frozen: Policies that are not trained. Their turns count in their groups.
-
-    Raises:
-        ConfigError: A turn to be trained acted with an unknown policy, or `advantages` has one that cannot be
-            scored.
 
     Example:
         >>> from mars_env.trainers.advantages import _example_group
@@ -141,11 +137,8 @@ def preference_pairs(
 
     In each group the turns with the highest known reward are chosen, those with the lowest rejected; each
     turn is in one pair at most, in the order of the keys (our choice: PromptCoT 2.0, arXiv 2509.19894, does
-    not say). Log-probabilities are compared at temperature 1.
-
-    Raises:
-        ConfigError: The turns of a group differ in policy or prompt, a turn has several samples, or it cannot
-            be trained on (see `turn_samples`).
+    not say). Log-probabilities are compared at temperature 1. A `ConfigError` if the turns of a group differ
+    in policy or prompt, or if a turn has several samples.
     """
     pairs: list[TurnSample] = []
     for group in sorted(groups, key=lambda group: group.id):
@@ -172,9 +165,7 @@ def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSa
     if not prompt or not completion.token_ids:
         raise ConfigError(f"text {number} for {policy!r} has no token ids: make it with HFModel.written")
     written = replace(completion, logprobs=(0.0,) * len(completion.token_ids), temperature=1.0, versions=())
-    turn = Turn(
-        "given", str(number), None, "given", policy, policy, "given", Action(completion.text), reward=0.0
-    )
+    turn = Turn("given", str(number), None, "given", policy, policy, "given", Action(""), reward=0.0)
     return replace(_sample(turn, (written,), 0.0), prompt_ids=prompt, truncated=False, read_prompt_ids=())
 
 

@@ -140,7 +140,6 @@ def setting_rows(table: Any, prefix: str = "") -> Iterator[tuple[str, str, str, 
 
 
 def _fields(table: Any) -> Iterator[tuple[str, Any, Any, str]]:
-    """Name, type, default and meaning of the fields of a table."""
     kind: Any = table if isinstance(table, type) else type(table)
     if not is_dataclass(kind):
         for name, info in kind.model_fields.items():
@@ -158,7 +157,6 @@ def _is_table(kind: Any) -> bool:
 
 
 def _type_name(kind: Any) -> str:
-    """A type as the reader of a file needs it."""
     if isinstance(kind, type) and not get_args(kind):
         return kind.__name__
     text = re.sub(r"\b(?:typing|collections\.abc)\.", "", str(kind))

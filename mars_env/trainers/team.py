@@ -49,7 +49,7 @@ class Team:
     ``Team(agents, {"mars": Policy(module, tokenizer)}, Refresher({"mars": vllm_model}))``.
 
     Attributes:
-        agents: By agent name; their `policy` names their weights. Others than those below are not trained.
+        agents: By name; their `policy` names their weights.
         policies: The weights that are trained, by name.
         refresh: Brings new weights to the agents' models, at the start and after every update.
         made_by: The function of a model that makes the agents, as ``module:function``, so that
@@ -87,8 +87,7 @@ def make_team(
         models: One for all agents, one for each in their order, or by agent or role: checkpoints, whose
             weights become float32 without ``train.offload``, or the adapters of one base
             (`mars_env.trainers.lora`). Policies have the models' names.
-        agent: Makes an agent from its name and model; by default that of the role
-            (`mars_env.agents.as_agent`).
+        agent: Makes an agent from its name and model; by default `mars_env.agents.as_agent`.
         roles: The agents that models become, by role (`mars_env.agents.registry.roles_of` the rules).
         problems: Whose public tests the tool ``public_tests`` runs.
 

@@ -32,8 +32,7 @@ class TrainedTeam:
     """The agents of the newest checkpoint in a run's folder; each policy is loaded where it is used.
 
     Args:
-        run: The folder: ``--out`` of `mars-env train`, ``directory`` of `mars_env.trainers.train`, or one
-            checkpoint.
+        run: ``--out`` of `mars-env train`, ``directory`` of `mars_env.trainers.train`, or one checkpoint.
         function: What makes the agents of a model, as ``module:function``; by default that of the run.
         changes: Fields of `Sampling` that replace those of the run.
         thinking: How the library's own agents mark their thinking.
@@ -63,9 +62,8 @@ class TrainedTeam:
                 f"{str(run)!r} has no checkpoint of a team: give the folder of --out, or hf:PATH of a model"
             )
         self._path, self._policies, self._thinking = path, run_settings["agents"], thinking
-        self._sampling = replace(
-            TypeAdapter(Sampling).validate_python(run_settings["sampling"]), **(changes or {})
-        )
+        sampling = TypeAdapter(Sampling).validate_python(run_settings["sampling"])
+        self._sampling = replace(sampling, **(changes or {}))
         self._function = _function_name(function or run_settings["made_by"], changes)
         self._arguments = dict(model or {})
         self._tools = tools or make_tools(run_settings.get("tools", ""), problems)
@@ -97,7 +95,6 @@ class TrainedTeam:
         return self._models[policy]
 
     def _adapters(self, policy: str) -> dict[str, HFModel]:
-        """All adapters of the run, on one base; none if this policy is not an adapter."""
         names = [each for each in {*self._policies.values()} if (self._path / each / ADAPTER).exists()]
         if policy not in names:
             return {}

@@ -1,8 +1,7 @@
 """TRL's `GRPOTrainer` as a trainer of teams: mars_env makes turns, groups and advantages, TRL the update.
 
 One tree is played for each prompt. TRL takes a fixed number of rows per prompt, that of the largest tree;
-smaller trees are filled up with rows of which no token is trained. docs/other-trainers.md has an example and
-the limits.
+smaller trees are filled up with rows of which no token is trained (docs/other-trainers.md).
 """
 
 import math
@@ -39,8 +38,8 @@ class TeamRollouts:
 
     Args:
         game: The environment's game, e.g. ``make("...", schedule="training").game``.
-        agents: Who plays, by agent name. All turns that are trained must be sampled from the trainer's model:
-            give its module to `mars_env.models.HFModel`, or update another engine in `refresh`.
+        agents: By name. All turns that are trained must be sampled from the trainer's model: give its module
+            to `mars_env.models.HFModel`, or update another engine in `refresh`.
         problems: Training problems.
         rollouts: Group size and branches; None: the game's own grower grows the trees (a search).
         config: The advantages, and the seed of the rollouts; also the loss if `arguments` is used.
@@ -92,9 +91,6 @@ class TeamRollouts:
             problems_per_step: Trees of one update.
             rows_at_once: Rows of one forward pass; must divide the rows of all trees.
             temperature: The agents' sampling temperature.
-
-        Raises:
-            ConfigError: The rows cannot be divided in this way, or there is a warm-up.
         """
         config, rows = self._config, problems_per_step * self.rows
         if config.warmup_updates:

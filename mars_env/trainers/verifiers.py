@@ -1,8 +1,7 @@
 """verifiers (0.4): teams as environments that verifiers runs and prime-rl trains (docs/other-trainers.md).
 
-verifiers finds an environment as an installed package whose ``__all__`` names its parts:
-`mars_env_verifiers` exports those of this module. A turn of a team is a run of one of verifiers' agents, and
-so a trace with the turn's reward.
+verifiers finds an environment as an installed package whose ``__all__`` names its parts, here
+`mars_env_verifiers`. A turn of a team is a run of one of verifiers' agents, and so a trace.
 """
 
 import json
@@ -264,8 +263,8 @@ def record_tree(tree: Tree, advantage: Advantage | None) -> None:
     """Write what is known of a tree's turns to the traces of their completions.
 
     The reward is the turn's own. One that is unknown makes the trace, and with it the episode, a failed one:
-    verifiers would count its absence as 0. The advantage goes to each sampled token of the trace and, like
-    the turn's place in the tree, to ``trace.info["mars_env"]``; there is none without an estimator.
+    verifiers would count its absence as 0. The advantage, if there is one, goes to each sampled token of the
+    trace and, like the turn's place in the tree, to ``trace.info["mars_env"]``.
     """
     advantages = estimator_of(TrainConfig(advantage=advantage))(groups_of([tree])) if advantage else {}
     answer = next((turn for turn in tree.turns if turn.id == tree.final), None)

@@ -30,8 +30,7 @@ def parsed_arguments(flags: Flags) -> SimpleNamespace:
     What OpenRLHF prints meanwhile is printed. Not thread-safe: OpenRLHF reads its flags from `sys.argv`.
 
     Raises:
-        MissingExtra: OpenRLHF is not installed.
-        ConfigError: Another version is, a flag is unknown, or OpenRLHF rejects a value or a combination.
+        ConfigError: A flag is unknown, OpenRLHF rejects a value or a combination, or is of another version.
     """
     received: list[SimpleNamespace] = []
     entry = ModuleType("__main__")

@@ -195,7 +195,6 @@ def _existing(path: str) -> str:
 
 
 def _untranslatable(settings: RunSettings) -> Iterator[str]:
-    """What the file says and OpenRLHF cannot do."""
     train, team, plain = settings.train, settings.team, TrainConfig()
     if settings.out is None:
         yield "say where checkpoints and metrics go: out, a folder that all nodes can read"
@@ -215,7 +214,7 @@ def _untranslatable(settings: RunSettings) -> Iterator[str]:
 
 
 def require_supported(settings: RunSettings, args: SimpleNamespace) -> None:
-    """Reject what would fail later, or do something wrong silently: a line of ConfigError each."""
+    """A line of ConfigError for each setting that would fail later, or do something wrong silently."""
     if wrong := list(_unsupported(settings, args)):
         raise ConfigError("\n".join(wrong))
 

@@ -157,7 +157,7 @@ class TeamPolicyActor(_actor_class(PolicyModelActor)):  # type: ignore[misc]
 
 
 def ordered_experts(platform: Any) -> dict[str, str]:
-    """The argument for kernels of vLLM that keep the experts of a mixture in the order of a checkpoint.
+    """For kernels of vLLM that keep the experts of a mixture in the order of a checkpoint.
 
     OpenRLHF writes new weights into the engine's own. On Blackwell GPUs vLLM's default, FlashInfer's kernels,
     has the experts in another order: the first update would fail, or shuffle them silently.
