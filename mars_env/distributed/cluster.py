@@ -16,7 +16,7 @@ from mars_env.distributed.settings import Place, RaySettings
 from mars_env.errors import ConfigError, MarsError
 from mars_env.lazy import needs
 from mars_env.sync import end_tasks
-from mars_env.text import logger
+from mars_env.text import first_line, logger
 
 log = logger(__name__)
 
@@ -86,7 +86,7 @@ class Cluster(ABC):
         try:
             self.ray.init(address=address or "local", **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise ConfigError(f"{what}: {hosts.first_line(error)}") from error
+            raise ConfigError(f"{what}: {first_line(str(error))}") from error
         self._started_ray = True
 
     async def start_processes(self, kind: str, place: Place, make: Any) -> hosts.Processes:
@@ -205,7 +205,7 @@ def validate_sendable(ray: Any, *functions: Any) -> None:
     try:
         ray.cloudpickle.dumps(functions)
     except Exception as error:  # an object's own pickling may raise anything
-        why = f"these agents or graders cannot be sent to other processes: {hosts.first_line(error)}"
+        why = f"these agents or graders cannot be sent to other processes: {first_line(str(error))}"
         raise ConfigError(f"{why}: name them ('module:object'), and they are made there") from error
 
 
@@ -220,10 +220,10 @@ async def _answer_of(ref: Awaitable[Any], seconds: float, late: MarsError, ended
         raise late from None
     except RayTaskError as error:
         cause = hosts.cause_of(error)
-        why = f"a process of the cluster failed: {type(cause).__name__}: {hosts.first_line(cause)}"
+        why = f"a process of the cluster failed: {type(cause).__name__}: {first_line(str(cause))}"
         raise (cause if isinstance(cause, MarsError) else MarsError(why)) from error
     except RayActorError as error:
-        raise CannotStart(f"{ended} ({hosts.first_line(error)})") from error
+        raise CannotStart(f"{ended} ({first_line(str(error))})") from error
 
 
 def _inventory(ray: Any) -> str:

@@ -17,6 +17,7 @@ from mars_env.errors import ModelError
 from mars_env.players import validate_playable
 from mars_env.rollout.contexts import require_room
 from mars_env.sync import maybe_await
+from mars_env.text import first_line
 from mars_env.types import Action, Agent, Grade, Grader, Observation, Problem
 
 MakeGame = Callable[[], Game]
@@ -157,7 +158,7 @@ class Processes:
             except RayTaskError as error:
                 raise cause_of(error) from error
             except RayActorError as error:
-                why = first_line(error)
+                why = first_line(str(error))
                 pause = time.monotonic() + _BACKOFF * 2**attempt
                 self._paused_until[i] = max(self._paused_until[i], pause)
             finally:
@@ -230,8 +231,3 @@ def cause_of(error: Any) -> BaseException:
     """The exception that was raised in the other process."""
     cause = error.cause
     return cause if isinstance(cause, BaseException) else error
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error of Ray."""
-    return " ".join(str(error).split("\n")[0].split())

@@ -204,7 +204,6 @@ class SamplerFleet(Cluster):
             return await self.processes.call(name, "act", dict(observation), n, seed, weights, least)
 
     def _least_number(self) -> int:
-        """The number of the oldest weights that may act in this context."""
         least, run = least_updates(), acting_run()
         if least is None:
             return self._published[-1].number

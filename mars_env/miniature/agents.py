@@ -40,9 +40,6 @@ class MiniatureAgent:
     """One role of the miniature team; `max_tokens` is by default that of `LIMITS`.
 
     Every completion starts with the piece `forced`, which is not sampled, but counts towards the limit.
-
-    Raises:
-        ConfigError: The role is another one, or `forced` is not a piece of the language.
     """
 
     def __init__(

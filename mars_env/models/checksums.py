@@ -14,7 +14,6 @@ _BLOCK = 2**14
 """Words of 8 bytes that are summed at once: few enough for a processor's cache."""
 
 _AT_ONCE = {"cpu": 1, "cuda": 2**9}
-"""Blocks that a device sums at once."""
 
 
 class Checksum(NamedTuple):

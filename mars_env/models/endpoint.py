@@ -18,12 +18,9 @@ def now() -> float:
 
 
 class Endpoint:
-    """One server.
+    """One server; `base` is its address without a query, which may hold a secret.
 
-    Attributes:
-        base: Its address without a query, which may hold a secret.
-        busy: Requests that are under way.
-        failed_at: When its last request failed; None once it has answered another.
+    `busy` requests are under way; `failed_at` is when its last one failed, None once it has answered another.
     """
 
     def __init__(self, url: str) -> None:

@@ -162,8 +162,7 @@ class HFModel(TokenModel):
     ) -> list[float]:
         """Natural logarithms of the probabilities of given tokens after a prompt, now and in this thread.
 
-        Where nothing was filtered by top-p or top-k they equal the `Completion.logprobs` of the same weights
-        up to rounding; a temperature of 0 is read as 1, as in `Completion`. See also `score`.
+        A temperature of 0 is read as 1, as in `Completion`. See also `score`.
         """
         row = ScoreRequest(tuple(prompt_ids), tuple(token_ids))
         with self.lock:

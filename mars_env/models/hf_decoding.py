@@ -1,6 +1,5 @@
 """What a transformers model computes: samples decoded together, and scores of given tokens."""
 
-import secrets
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ LOGITS = 2**27
 """Most logits of one forward pass (half a GiB in float32), unless a single text needs more."""
 
 CHUNK = 64
-"""Steps for which random numbers are drawn together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +44,7 @@ class SampleRow:
     def generator(self) -> np.random.Generator:
         """The sample's own random numbers."""
         seed = self.request.sampling.seed
-        return np.random.Generator(
-            np.random.PCG64(secrets.randbits(63) if seed is None else derive_seed(seed, self.index))
-        )
+        return np.random.default_rng(None if seed is None else derive_seed(seed, self.index))
 
 
 class Decoding:
@@ -283,8 +279,7 @@ def _batches(rows: Sequence[ScoreRequest], vocabulary: int) -> Iterator[list[int
 def sampling_gap(module: Any) -> float:
     """The largest difference of sampled log-probabilities from those of one pass over the texts, in nats.
 
-    It is rounding, unless the model ignores its cache, or the mask of a padded batch, as some recurrent
-    models do.
+    It is rounding, unless the model ignores its cache, or the mask of a padded batch.
     """
     sampling, vocabulary = Sampling(seed=0), module.config.get_text_config(decoder=True).vocab_size
     requests = [

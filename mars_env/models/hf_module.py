@@ -10,7 +10,6 @@ from transformers import LlamaForCausalLM
 from mars_env.errors import ConfigError
 
 NO_END = 2**31
-"""More tokens than any text has."""
 
 
 @contextmanager
@@ -29,9 +28,9 @@ def evaluation(module: Any) -> Iterator[None]:
 def exact_context(config: Any) -> int:
     """How many tokens a text may have before its length changes the positions that it is read with.
 
-    Beyond this, longrope (Phi-3) and dynamic NTK rotate every token by another angle. Then keys that are in
-    a cache, and rows padded to another length, differ from those of one pass over the text. The config is
-    the decoder's.
+    Beyond this, longrope (Phi-3) and dynamic NTK rotate every token by another angle, so that keys in a
+    cache, and rows padded to another length, differ from those of one pass over the text. The config is the
+    decoder's.
     """
     rope = getattr(config, "rope_parameters", None) or {}
     kinds = [rope] if "rope_type" in rope else [kind for kind in rope.values() if isinstance(kind, dict)]

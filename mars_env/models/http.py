@@ -40,7 +40,6 @@ CONTROL = Sampling(max_tokens=16, temperature=1.0, overflow="unknown")
 """How a harmless request is sampled, to see whether a server answers; some servers refuse smaller limits."""
 
 _OWN = ("model", "messages", "prompt", "n", "seed", "stop", "stream", "temperature", "top_p", "top_k")
-"""Fields of a request that the model sets."""
 
 
 class HTTPModel:

@@ -17,7 +17,6 @@ from mars_env.types import Completion
 T = TypeVar("T")
 
 Read = Callable[[bytes], T]
-"""Reads the body of an answer."""
 
 
 def parse_scores(payload: bytes, ids: Sequence[int]) -> tuple[float, ...]:

@@ -33,7 +33,6 @@ _BIASING = (
     "logit_bias", "min_tokens", "response_format", "structured_outputs", "thinking_token_budget",
     "use_beam_search",
 )  # fmt: skip
-"""Fields that forbid tokens, or prefer some."""
 
 
 def biasing_fields(fields: Mapping[str, Any]) -> list[str]:
@@ -262,7 +261,6 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def _call(function: Mapping[str, Any]) -> str:
-    """A call in tags; arguments that are not JSON stay the string that the model wrote."""
     arguments = function.get("arguments") or "{}"
     with suppress(ValueError, TypeError, RecursionError):
         arguments = json.loads(arguments)

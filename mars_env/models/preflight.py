@@ -15,7 +15,6 @@ from mars_env.types import Agent, Sampling
 log = logger(__name__)
 
 _INNER = ("model", "_model", "judge", "verifier", "grader", "selection", "visibility")
-"""Attributes by which agents, graders and games hold models."""
 
 _DEEPEST = 8
 
@@ -96,7 +95,6 @@ async def check_server(model: HTTPModel) -> None:
 
 
 async def _probe(model: HTTPModel, names: list[str]) -> None:
-    """One completion: whether the model is there, and its tokens are exact where that is asked for."""
     try:
         [completion] = await model.complete([{"role": "user", "content": "Hello"}], 1, CONTROL)
     except ModelError as error:

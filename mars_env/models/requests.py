@@ -205,7 +205,6 @@ class TokenWriter:
 
         Raises:
             ModelError: There are no tokens, or ids outside the vocabulary.
-            ConfigError: The tokenizer has no end token.
         """
         ids, tokens = self.encode(prompt), list[int]()
         for text in texts:

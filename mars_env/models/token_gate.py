@@ -14,7 +14,6 @@ from mars_env.gate import Spellings, map_message, map_strings
 from mars_env.types import Message
 
 Render = Callable[[list[Message], list[Any]], str]
-"""Renders messages, and the schemas of tools."""
 
 
 class TokenGate:

@@ -29,8 +29,6 @@ _HARDWARE = {
 
 
 class _Client(TokenModel):
-    """What a model and an adapter on it share: the engine, the tokenizer, and how requests are made."""
-
     capacity: int
     _vllm: Any
     _engine: engines.OfflineEngine | engines.StreamingEngine

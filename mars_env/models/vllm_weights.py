@@ -12,7 +12,6 @@ from typing import Any
 from mars_env.errors import ConfigError
 
 _ALIGNED = 64
-"""Every tensor begins at a multiple of so many bytes."""
 
 
 class WorkerExtension:

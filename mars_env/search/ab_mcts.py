@@ -39,8 +39,6 @@ class ABMCTSASettings(Options):
 
 @dataclass(slots=True)
 class _Sums:
-    """The observations of one arm; pending ones count in n only."""
-
     n: int = 0
     total: float = 0.0
     squares: float = 0.0
@@ -58,8 +56,6 @@ _NO_ROWS: Rows = np.empty((0, 3))
 
 
 class _Arms:
-    """GEN, CONT and the children; one for each node (or, with ``stack``, for each node and agent)."""
-
     __slots__ = ("_table", "children", "cont", "gen")
 
     def __init__(self) -> None:
@@ -197,6 +193,5 @@ def _exceeds(cont: float, gen: float, weight: float) -> bool:
 
 
 def _upper_bounds(arms: Sequence[_Sums]) -> list[float]:
-    """UCB1 of each arm; infinite for one that was never taken."""
     logarithm = math.log(max(1, sum(arm.n for arm in arms)))
     return [arm.total / arm.n + math.sqrt(2 * logarithm / arm.n) if arm.n else math.inf for arm in arms]

@@ -46,11 +46,8 @@ def register_algorithm(name: str, algorithm: Any) -> None:
 def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str], seed: int) -> Algorithm:
     """Make one of `ALGORITHMS`, ``"treequest:<class>"``, or ``"module:Class"``, a class as they are.
 
-    TreeQuest alone uses the seed; the others sample from the generator that they are given.
-
-    Raises:
-        ConfigError: The name or an option is unknown, or a value is invalid.
-        MissingExtra: A TreeQuest algorithm without TreeQuest.
+    TreeQuest alone uses the seed; the others sample from the generator that they are given. A ConfigError for
+    an unknown name or option.
     """
     prefix, colon, rest = name.partition(":")
     if colon and prefix == "treequest":

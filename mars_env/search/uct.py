@@ -34,13 +34,7 @@ class _Node:
 
 
 class UCT(Algorithm):
-    """UCT over the given agents.
-
-    Example:
-        >>> algorithm = UCT(("coder_0", "coder_1"), UCTSettings())
-        >>> algorithm.choose(np.random.default_rng(0))
-        (None, 'coder_0')
-    """
+    """UCT over the given agents."""
 
     Settings = UCTSettings
 

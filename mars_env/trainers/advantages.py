@@ -97,7 +97,6 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "mean_centred": mean_centred,
     "leave_one_out": leave_one_out,
 }
-"""The estimators, by their names in a configuration."""
 
 
 def over_batch(groups: Sequence[Group], roles: Collection[str]) -> list[Group]:

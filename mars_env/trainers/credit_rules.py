@@ -20,7 +20,6 @@ from mars_env.trainers.advantages import TurnKey, _example_group, changed_reward
 from mars_env.types import Grade, Group, Turn
 
 GroupRule = Callable[[Sequence[Group]], list[Group]]
-"""From the groups of a batch to those that an estimator compares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +213,6 @@ CREDIT_RULES: Mapping[str, CreditRule] = {
     "dr-mas": CreditRule(same_agent),
     "at-grpo": CreditRule(same_agent_and_turn),
 }
-"""The rules, by their names in a run file."""
 
 
 def credit_rule(name: str) -> CreditRule:
@@ -249,7 +247,6 @@ def _regrouped(groups: Sequence[Group], key: Callable[[Turn], tuple[str, ...]]) 
 
 
 def _outcomes(groups: Sequence[Group]) -> dict[str, dict[str, float | None]]:
-    """The mean outcome below each turn, by tree and turn id."""
     return {tree.id: outcomes_below(tree.turns) for tree in same_tree(groups)}
 
 
@@ -285,7 +282,6 @@ def _digest(key: TurnKey) -> bytes:
 
 
 def _labelled(turns: Iterable[Turn]) -> list[Turn]:
-    """The turns of one tree, graded and rewarded by the majority of the first answers."""
     # Sorted, since of equally frequent answers the first one counts.
     by_key = {(turn.tree_id, turn.id): turn for turn in sorted(turns, key=turn_key)}
     answers = {key: answer_key("math", t.text) for key, t in by_key.items() if t.grade is not None}

@@ -17,7 +17,6 @@ EVALUATED = (
     "solver_accuracy", "system_accuracy", "gain", "verifier_precision", "verifier_recall", "fix_rate",
     "break_rate", "search_pass@n", "tokens",
 )  # fmt: skip
-"""Metrics of `mars_env.evaluation.metrics` that an evaluation inside of training logs."""
 
 
 async def evaluation_after(

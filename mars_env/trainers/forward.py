@@ -123,7 +123,6 @@ def _packed(batch: Batch, token_budget: int, unit: int) -> Iterator[Tensor]:
 
 
 def _rows(batch: Batch, left_out: int) -> list[np.ndarray[Any, Any]]:
-    """The token ids of each row without its last ones."""
     ids, lengths = batch.ids.numpy(), (batch.prompts + batch.lengths).tolist()
     return [row[: length - left_out] for row, length in zip(ids, lengths, strict=True)]
 

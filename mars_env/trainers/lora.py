@@ -20,7 +20,6 @@ with needs("hf,lora", "LoRA adapters need torch and peft"):
     from torch import Tensor
 
 WEIGHTS = "adapter_model.safetensors"
-"""Name of the weights' file, as peft and vLLM expect it."""
 
 
 @dataclass(slots=True, eq=False)

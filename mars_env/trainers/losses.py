@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 Aggregation = Literal["token-mean", "sequence-mean"]
-"""How per-token losses become one number, see `row_weights`."""
 
 MOST_LOG_RATIO: Final = 20.0
 """Log-ratios are cut off above this, as in verl (``core_algos.py``): ``exp(20)`` is 5e8. An infinite ratio
@@ -55,8 +54,6 @@ def sequence_ratio(logp: Tensor, logp_old: Tensor, mask: Tensor) -> Tensor:
 
 def clipped_loss(ratio: Tensor, advantages: Tensor, clip_low: float = 0.2, clip_high: float = 0.2) -> Tensor:
     """The clipped surrogate, as a loss: ``-min(ratio A, clip(ratio, 1 - low, 1 + high) A)``, [S, T].
-
-    The advantages A are [S, 1] or [S, T].
 
     Source: PPO (arXiv 1707.06347, equation 7); GRPO (arXiv 2402.03300); two bounds: DAPO (arXiv 2503.14476).
 
@@ -154,15 +151,12 @@ def dpo_loss(margin: Tensor, beta: float = 0.1) -> Tensor:
 
 
 def row_weights(lengths: Tensor, mode: Aggregation) -> Tensor:
-    """The weight of each token of a completion; the loss is the weighted sum of the tokens' losses.
+    """The weight [S] of each token of completions of lengths [S]; the loss is the weighted sum of all.
 
-    The weights are computed once for a whole batch, so gradients accumulated over micro-batches equal the
-    batch's.
+    They are computed once for a batch, so gradients accumulated over micro-batches equal the batch's.
 
     - "token-mean": 1 / all tokens of the batch. Long completions weigh more. DAPO (arXiv 2503.14476).
     - "sequence-mean": 1 / (completions x own tokens). GRPO (arXiv 2402.03300), GSPO.
-
-    Lengths [S] are sampled tokens, each at least 1; the weights [S] are float32.
 
     Example:
         >>> lengths = torch.tensor([1, 3])

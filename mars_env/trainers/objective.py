@@ -111,7 +111,6 @@ def _weighted(
 def _preference_loss(
     logp: Tensor, entropy: Tensor, batch: Batch, weights: Tensor, config: TrainConfig, *, beta: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Rows are chosen and rejected completions by turns."""
     assert batch.reference is not None
     policy, reference = (torch.where(batch.mask, each, 0.0).sum(-1) for each in (logp, batch.reference))
     gain = policy - reference

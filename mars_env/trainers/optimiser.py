@@ -11,11 +11,10 @@ from mars_env.trainers.config import TrainConfig
 
 
 class Optimiser:
-    """AdamW with a warm-up, for the trained weights of a model.
+    """AdamW with a warm-up, for the trained weights of a model; `weights` is what it changes, by name.
 
     With `TrainConfig.offload` it keeps float32 copies of the weights, their gradients and AdamW's moments in
-    the host's memory. A gradient leaves the device as soon as it is computed. `weights` is what AdamW
-    changes, by the names of the model's parameters.
+    the host's memory. A gradient leaves the device as soon as it is computed.
     """
 
     def __init__(self, model: Any, config: TrainConfig) -> None:

@@ -11,7 +11,6 @@ from mars_env.text import logger
 log = logger(__name__)
 
 PROBE = 32
-"""Tokens of the probe."""
 
 
 class WeightProof:

@@ -17,7 +17,6 @@ from mars_env.problems.loading import is_path
 from mars_env.trainers.recipes import RunSettings, merged_settings, plain_settings, recipe_of, validated
 
 ALIASES: Final = {"model": "team.model", "credit": "train.credit"}
-"""Short names of paths."""
 
 
 def load_run(source: str | Path, flags: Mapping[str, Any] | None = None) -> RunSettings:
@@ -132,7 +131,6 @@ def _import_from(folder: str) -> None:
 
 
 def _with_room(merged: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings whose overlong penalty fits the given limit: a short one has no room for the buffer."""
     train, sampling = merged["train"], settings.get("sampling")
     limit = sampling.get("max_tokens") if isinstance(sampling, Mapping) else None
     if not isinstance(limit, int) or not isinstance(train, Mapping):

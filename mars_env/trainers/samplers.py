@@ -14,7 +14,6 @@ from mars_env.trainers.proof import WeightProof, probe_ids
 from mars_env.trainers.recipes import RunSettings
 
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The ranks of adapters that vLLM has room for."""
 
 _Engine = VLLMModel | VLLMAdapter
 
@@ -28,8 +27,6 @@ class Refreshable(Protocol):
 
 @runtime_checkable
 class _Readable(Protocol):
-    """A model whose weights can be compared: `HFModel`, `VLLMModel`, `VLLMAdapter`."""
-
     dtype: str
     version: int
 

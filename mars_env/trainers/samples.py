@@ -81,11 +81,6 @@ class TurnSample:
         """[P + T] token ids of prompt and completion."""
         return (*self.prompt_ids, *self.completion_ids)
 
-    @property
-    def mask(self) -> tuple[int, ...]:
-        """[P + T] 1 for each token that is trained: those that were sampled."""
-        return (0,) * len(self.prompt_ids) + self.completion_mask
-
 
 def turn_samples(
     groups: Sequence[Group],

@@ -38,7 +38,6 @@ OWN: Final = "mars_env.agents.registry:as_agent"
 """What makes the library's own agents of a model."""
 
 SampledModel = HFModel | VLLMModel | VLLMAdapter | SegmentedModel
-"""The model that an agent samples from, in segments or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from mars_env.trainers.team import OWN
 from mars_env.types import Agent, Sampling
 
 ADAPTER = "adapter_config.json"
-"""In this file peft describes an adapter."""
 
 
 class TrainedTeam:

@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt
 
 from mars_env.agents.registry import as_agent, roles_of
 from mars_env.api import load_problems
-from mars_env.envs import Game, GroupedSettings, grouped, spec
+from mars_env.envs import GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
 from mars_env.errors import ConfigError, ModelError
 from mars_env.gate import safe_messages
@@ -38,7 +38,6 @@ with needs("verifiers", "environments for verifiers need it"):
 Advantage = Literal["group_normalised", "mean_centred", "leave_one_out"]
 
 _ANSWER_BYTES = 64 * 2**20
-"""Longest answer of the interception server that is read."""
 
 PLUGIN = "mars-env-verifiers"
 """The id under which verifiers finds the package that exports this module's parts."""
@@ -164,7 +163,11 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         if not isinstance(taskset, TeamTaskset):
             raise ConfigError(f"TeamEnv plays the tasks of {PLUGIN}, not those of {config.taskset.id!r}")
         self._tasks = taskset
-        self.game = _game(taskset, config)
+        env_spec = spec(taskset.config.env_id, **taskset.config.settings)
+        self.game = make_game(env_spec, kind=taskset.problems[0].kind)
+        if config.group > 1:
+            grown = GroupedSettings(group=config.group, branches=config.branches)
+            self.game = replace(self.game, grower=grouped(grown))
         self._prompts = roles_of(self.game.rules)
         self.roles = tuple(dict.fromkeys(map(role_of, self.game.rules.possible_agents)))
         if missing := [role for role in self.roles if role not in type(config).model_fields]:
@@ -298,14 +301,6 @@ def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **
         **taskset: More of `TeamTasksetConfig`, e.g. ``samples=4``.
     """
     return TeamEnv(TeamConfig(taskset=TeamTasksetConfig(env_id=env_id, **taskset), **(config or {})))
-
-
-def _game(taskset: TeamTaskset, config: TeamConfig) -> Game:
-    env_spec = spec(taskset.config.env_id, **taskset.config.settings)
-    game = make_game(env_spec, kind=taskset.problems[0].kind)
-    if config.group == 1:
-        return game
-    return replace(game, grower=grouped(GroupedSettings(group=config.group, branches=config.branches)))
 
 
 def _place(turn: Turn) -> dict[str, Any]:

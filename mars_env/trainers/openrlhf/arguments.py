@@ -18,7 +18,6 @@ from mars_env.errors import ConfigError, MissingExtra
 from mars_env.trainers.openrlhf.command_line import Flags, as_words
 
 ENTRY = "openrlhf.cli.train_ppo_ray"
-"""The only entry of OpenRLHF to reinforcement learning."""
 
 VERSION = "0.11.2"
 """The version of OpenRLHF that is supported. It pins Ray, DeepSpeed and transformers, and vLLM pins torch."""

@@ -26,7 +26,6 @@ _DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "--reward.remote_url": ("mars_env",),  # no reward model; this address is never used
     "--vllm.num_engines": ("0",),  # `gpu_pools` rejects it; OpenRLHF would compare None
 }
-"""Flags that OpenRLHF gets unless they are given."""
 
 PASSED_ON: Final = (
     "actor.num_*", "actor.gradient_checkpointing_reentrant", "ref.*", "vllm.*", "ds.[!l]*", "ckpt.[!b]*",
@@ -190,7 +189,6 @@ def _context(checkpoint: str) -> int:
 
 
 def _existing(path: str) -> str:
-    """A path that exists, absolute; else a name, as it is."""
     return str(Path(path).absolute()) if Path(path).exists() else path
 
 

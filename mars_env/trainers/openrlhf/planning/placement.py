@@ -1,11 +1,8 @@
 """Where OpenRLHF places a run's models, and what each GPU then holds (`mars_env.trainers.memory`).
 
-- Over N GPUs, ZeRO's stage 1 divides the optimizer, stage 2 the gradients too, stage 3 the weights too (arXiv
-  1910.02054, section 5). ``--ds.adam_offload`` keeps optimizer and gradients on the host (ZeRO-Offload, arXiv
-  2101.06840).
-- Logits are kept in 16 and in 32 bits, with their gradients.
-- vLLM takes ``--vllm.gpu_memory_utilization`` of a GPU, whether it needs it or not. A tenth of it is left to
-  its activations; what its weights do not use of the rest is the cache of keys and values.
+Over N GPUs, ZeRO's stage 1 divides the optimizer, stage 2 the gradients too, stage 3 the weights too (arXiv
+1910.02054, section 5). ``--ds.adam_offload`` keeps optimizer and gradients on the host (ZeRO-Offload, arXiv
+2101.06840). Of what vLLM takes by ``--vllm.gpu_memory_utilization``, a tenth is left to its activations.
 """
 
 from dataclasses import dataclass

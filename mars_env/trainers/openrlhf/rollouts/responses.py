@@ -14,7 +14,6 @@ Row = dict[str, Any]
 """The fields of an agent's answer that OpenRLHF reads."""
 
 ADVANTAGE = "advantage"
-"""Name of the row's advantage in OpenRLHF's ``info`` of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +22,7 @@ class BatchShape:
 
     Attributes:
         ranks: Data-parallel ranks of the trainer.
-        rollout_micro: Rows for which a rank computes log-probabilities in one pass.
-        train_micro: Rows on which a rank trains in one pass.
+        rollout_micro, train_micro: Rows of one pass of a rank, without and with gradients.
         batch: Most rows of an optimizer step: the micro-batches of all ranks divide it.
     """
 

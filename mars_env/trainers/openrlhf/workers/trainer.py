@@ -21,7 +21,6 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samples import TurnSample
 
 _METRICS = {"policy_loss": "loss", "actor_lr": "learning_rate", "actor_grad_norm": "grad_norm"}
-"""Metrics of OpenRLHF that the local trainer has under another name."""
 
 
 class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]
@@ -116,11 +115,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         )
 
     def broadcast_to_vllm(self) -> None:
-        """Send the new weights to the engines while they do not sample.
-
-        With partial rollouts, requests in progress are frozen, and continue with the new weights; otherwise
-        they end first.
-        """
+        """Send the new weights to the engines while they do not sample: requests end first, or are frozen."""
         if self._overlaps:
             batch_vllm_engine_call(self.vllm_engines, "pause", self.args.train.partial_rollout_enable)
         try:
