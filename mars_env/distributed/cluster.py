@@ -210,7 +210,6 @@ def validate_sendable(ray: Any, *functions: Any) -> None:
 
 
 async def _answer_of(ref: Awaitable[Any], seconds: float, late: MarsError, ended: str) -> Any:
-    """What a process answers within so many seconds; else raises `late`, or that the process has ended."""
     from ray.exceptions import RayActorError, RayTaskError
 
     try:

@@ -137,13 +137,8 @@ class SamplerFleet(Cluster):
     """Samplers on Ray: processes in which the agents of a training act. Use it as an async context manager.
 
     A process that is lost is started again, and its acts go to others. The seed of an act does not depend on
-    where it is sampled, so neither does what is sampled.
-
-    Args:
-        agents: The learner's agents by name: their policies, and what identifies them.
-        make: Makes the same agents in a sampler's process.
-        settings: How many samplers, and what each of them needs.
-        staleness: Most versions that a turn may be old when it is trained.
+    where it is sampled, so neither does what is sampled. `make` makes the same agents in a sampler's process
+    as the learner has; `staleness` is how many versions a turn may be old when it is trained.
     """
 
     processes: Processes

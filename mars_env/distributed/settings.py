@@ -70,12 +70,7 @@ class RaySamplers(Place, RaySettings, frozen=True):
 
 
 def as_placement(workers: str | int | Placement, address: str | None = None) -> Placement:
-    """A placement from the forms that users may give; `address` replaces its own.
-
-    Args:
-        workers: How many workers (``2`` or ``"ray:2"``), a file with a placement in JSON
-            (``"ray:cluster.json"``), or a placement; else a ConfigError.
-        address: Of a running cluster.
+    """A placement, given one, how many workers (``2`` or ``"ray:2"``), or its file (``"ray:cluster.json"``).
 
     Example:
         >>> as_placement("ray:4").workers.count, as_placement("ray:4", "10.0.0.1:6379").address

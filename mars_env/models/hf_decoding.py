@@ -128,7 +128,6 @@ class Decoding:
         self._arrange()
 
     def _arrange(self) -> None:
-        """The rows' settings as columns [S, 1]."""
         sampling = [row.request.sampling for row in self._rows]
 
         def column(values: Sequence[float], dtype: torch.dtype) -> Tensor:

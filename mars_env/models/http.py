@@ -79,21 +79,15 @@ class HTTPModel:
         backoff: Seconds that a call waits after it has failed on every endpoint; doubles each time, up to 30.
         patience: Seconds that the servers may answer nothing.
         timeout: Seconds that one attempt may take.
-        max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once: raise it, or
-            lower `samples_per_call`.
+        max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once.
         samples_per_call: Most samples requested in one call; None for all.
         limit_field: Name of the field that limits tokens (``"max_completion_tokens"`` for some servers).
         extra_body: More fields of each request; not those of `Sampling`.
         headers: More headers of each request.
         name: Name in messages and the default policy name of agents.
         version: Version of the weights, noted in exact completions.
-        tokenizer: The model's tokenizer of transformers, or its name or path, for `score`; and, with
-            ``exact=True``, for chats, which are then sent as token ids. In other chats its control tokens
-            are broken in place of those of all known dialects.
-
-    Attributes:
-        biasing: Fields of `extra_body` that change the distribution sampled from.
-        context: Tokens that the server's model can hold, once `learn_context` knows them.
+        tokenizer: The model's tokenizer of transformers, or its name or path, for `score`, for the control
+            tokens that are broken in chats, and, with ``exact=True``, for chats sent as token ids.
 
     Raises:
         ConfigError: An argument is invalid, or the key's variable is not set.
@@ -317,7 +311,6 @@ class HTTPModel:
         return False, f'"prompt": {json.dumps([int(token) for token in prompt])}', prompt
 
     async def _send(self, chat: bool, fields: str, read: Read[T]) -> T:
-        """Send a request until it is answered, or given up; see the class."""
         attempts = Attempts()
         while True:
             async with self._gate.semaphore():
@@ -331,7 +324,6 @@ class HTTPModel:
                 await self._retries.wait(attempts, failure, partial(self._control, chat))
 
     async def _control(self, chat: bool) -> None:
-        """Send a harmless request, once; `Retries` learns of its answer."""
         _, field, _ = self._field([{"role": "user", "content": "Hello"}] if chat else "Hello")
         tail = dialect.sampling_fields(1, CONTROL, chat, self.exact, self.limit_field) + ', "seed": 0'
         read = partial(

@@ -36,7 +36,6 @@ class TokenGate:
         return not self._normalizes and not any(map(self._is_part, _texts(messages, tools)))
 
     def _is_part(self, text: str) -> bool:
-        """Whether a text holds a control token, or could be one with what stands around it."""
         if len(text) < self.tokens.longest and any(text in name for name in self.tokens.names):
             return bool(text)
         if not any(edge in text for edge in self._edges):

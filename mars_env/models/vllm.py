@@ -106,16 +106,12 @@ class VLLMModel(_Client):
 
     Args:
         model: A checkpoint's path or name.
-        engine: ``"async"`` or ``"offline"``.
         eager: Do not compile graphs: a quicker start, slower decoding. Best for small models and tests.
         max_lora_rank: Largest rank of the adapters to be served; None for none. See `adapter`.
         options: More of vLLM's engine arguments, e.g. ``{"gpu_memory_utilization": 0.5}``; the ``dtype`` of
             the weights is by default as stored.
         name: Name in messages and the default policy name of agents.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
-
-    Attributes:
-        capacity: Samples that the engine decodes at once.
 
     Raises:
         ConfigError: The checkpoint cannot be loaded, or vLLM rejects a setting.

@@ -44,16 +44,11 @@ class SearchSettings(Options):
 
 
 class Search:
-    """One search of one tree.
+    """One search of one tree. Each agent is a separate arm; the seed is the only source of randomness.
 
     By default it runs in waves: all asks of a wave are decided before any of its results arrives, and scores
     enter the tree in the order of asking, so the same seed and scores give the same tree. Early stop and the
     token budget take effect between waves.
-
-    Args:
-        settings: How to search.
-        agents: Their names; each is a separate arm.
-        seed: The only source of randomness.
 
     Raises:
         ConfigError: An unknown algorithm or option, or no agents.

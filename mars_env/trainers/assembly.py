@@ -218,7 +218,6 @@ def agents_of_function(
 
 
 def _spec(settings: RunSettings, game_settings: Mapping[str, Any], *, training: bool) -> EnvSpec:
-    """The environment with settings of its game, and with the file's rewards and grader."""
     table, model = environment_of(settings), settings.team.model
     env_spec = spec(table.id)
     game = find_game(env_spec.game)

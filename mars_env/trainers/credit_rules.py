@@ -216,11 +216,7 @@ CREDIT_RULES: Mapping[str, CreditRule] = {
 
 
 def credit_rule(name: str) -> CreditRule:
-    """A rule by its name, or a user's own function of groups as ``module:function``.
-
-    Raises:
-        ConfigError: There is no such rule.
-    """
+    """A rule by its name, or a user's own function of groups as ``module:function``."""
     if name in CREDIT_RULES:
         return CREDIT_RULES[name]
     if ":" in name:

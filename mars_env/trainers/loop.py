@@ -169,22 +169,14 @@ async def fit(
 ) -> list[StepMetrics]:
     """The loop: wait for a batch, update, refresh the models, log, save, until `steps` updates are done.
 
-    With a directory, the newest complete checkpoint in it is loaded first, if it is ahead of the trainer. The
-    update and a synchronous `refresh` run in a thread, so rollouts can continue meanwhile.
+    With a directory, the newest complete checkpoint in it is loaded first, if it is ahead of the trainer; the
+    last update always gets a checkpoint. The models are refreshed before the first batch is asked for and
+    after every update. The update and a synchronous `refresh` run in a thread, so rollouts can continue
+    meanwhile.
 
-    Args:
-        trainer: What is trained.
-        batches: The source of the batches.
-        steps: Updates in all, those of earlier runs included.
-        refresh: Called before the first batch is asked for and after every update.
-        directory: For checkpoints; None: none are written.
-        checkpoint_every: Updates between two checkpoints; the last update always gets one.
-        loggers: Get the metrics of every update: the trainer's, ``seconds/waited`` (for the batch), those of
-            the batch, and what `refresh` and `evaluate` give.
-        evaluate: Called after each refresh.
-
-    Returns:
-        The metrics of the updates that this call made; fewer than asked for only if the batches end.
+    Loggers get the metrics of every update: the trainer's, ``seconds/waited`` (for the batch), those of the
+    batch, and what `refresh` and `evaluate`, which is called after it, give. Those of the updates that this
+    call made are returned: fewer than asked for only if the batches end.
     """
     require_integer(checkpoint_every, "checkpoint_every")
     if directory is not None:

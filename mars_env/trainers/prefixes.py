@@ -1,9 +1,8 @@
 """Rows that begin alike, read once: samples of a group share a prompt, calls of a tool continue each other.
 
 `grow` turns rows of token ids into a forest: segments of tokens, each after the segment that it continues. A
-model computes every token of the forest once (`Forest.hidden`); in its attention each segment reads the keys
-and values of the segments before it and its own, so every row sees exactly its own tokens, and gradients
-flow into what rows share. Segments of like size are attended to together, as ordinary batches.
+model computes every token of the forest once; in its attention each segment reads the keys and values of the
+segments before it and its own, so gradients flow into what rows share.
 """
 
 from collections.abc import Iterator, Sequence

@@ -27,10 +27,9 @@ LogProbability = Annotated[float, Strict(), Field(gt=UNKNOWN_LOGPROB, le=SLACK)]
 class TurnSample:
     """One text to train on: P prompt tokens, and T more of which some or all were sampled.
 
-    The types hold for rows of files (`mars_env.trainers.sample_files`); here nothing is checked.
-
     It is one completion, or a chain of them whose prompts continue each other: what stands between them, such
-    as the results of tools, is read and not trained.
+    as the results of tools, is read and not trained. The types hold for rows of files; here nothing is
+    checked.
 
     Attributes:
         turn_id: A turn of several chains has several samples.

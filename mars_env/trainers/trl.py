@@ -39,7 +39,6 @@ class TeamRollouts:
         game: The environment's game, e.g. ``make("...", schedule="training").game``.
         agents: By name. All turns that are trained must be sampled from the trainer's model: give its module
             to `mars_env.models.HFModel`, or update another engine in `refresh`.
-        problems: Training problems.
         rollouts: Group size and branches; None: the game's own grower grows the trees (a search).
         config: The advantages, and the seed of the rollouts; also the loss if `arguments` is used.
         refresh: Called with the trainer before each step's rollouts.

@@ -293,12 +293,9 @@ def record_tree(tree: Tree, advantage: Advantage | None) -> None:
 
 
 def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **taskset: Any) -> TeamEnv:
-    """A mars_env environment for verifiers.
+    """A mars_env environment for verifiers, of an id as for `mars_env.make`.
 
-    Args:
-        env_id: As for `mars_env.make`.
-        config: More of `TeamConfig`, e.g. ``{"group": 8, "branches": 2}``.
-        **taskset: More of `TeamTasksetConfig`, e.g. ``samples=4``.
+    `config` is more of `TeamConfig`, e.g. ``{"group": 8, "branches": 2}``; `taskset` of `TeamTasksetConfig`.
     """
     return TeamEnv(TeamConfig(taskset=TeamTasksetConfig(env_id=env_id, **taskset), **(config or {})))
 
