@@ -167,11 +167,13 @@ def merged_settings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[st
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with their tables as mappings."""
+    return {name: _table(value) for name, value in settings.items()}
 
-    def plain(value: Any) -> Any:
-        return value.model_dump() if isinstance(value, BaseModel) else value
 
-    return {name: asdict(value) if is_dataclass(value) else plain(value) for name, value in settings.items()}
+def _table(settings: Any) -> Any:
+    if isinstance(settings, BaseModel):
+        return settings.model_dump()
+    return asdict(settings) if is_dataclass(settings) and not isinstance(settings, type) else settings
 
 
 def checked(settings: Settings) -> Settings:
