@@ -117,8 +117,9 @@ def grow(rows: Sequence[Ints], least: int = LEAST) -> Forest:
         count += end - start
     blocks, order = _blocks(segments, places, count)
     positions = np.concatenate([np.arange(start, end) for _, start, end in segments])
-    arrays = (np.concatenate(ids), positions, places)
-    return Forest(*map(torch.from_numpy, arrays), tuple(blocks), torch.from_numpy(order))
+    arrays = (np.concatenate(ids), positions, places, order)
+    tokens, where, row_places, ordered = map(torch.from_numpy, arrays)
+    return Forest(tokens, where, row_places, tuple(blocks), ordered)
 
 
 def _segments(rows: Sequence[Ints], least: int) -> Iterator[tuple[list[int], int, int]]:
