@@ -21,7 +21,7 @@ from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.rollouts import LostTrees, graded_in_step
 from mars_env.trainers.samples import TurnSample, turn_samples
 from mars_env.trainers.scorable import scorable_groups
-from mars_env.types import Agent, Problem
+from mars_env.types import Agent, Problem, Tree
 
 _LOSSES: Final[Mapping[str, str]] = {"token-mean": "dapo", "sequence-mean": "grpo"}
 
@@ -139,15 +139,7 @@ class TeamRollouts:
             self._checked = True
         first = int(trainer.state.global_step) * len(problems)
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
-        played = collect(
-            self._game,
-            self._agents,
-            jobs,
-            seed=self._config.seed,
-            concurrency=self._concurrency or len(jobs),
-            journal=LostTrees(lambda turn: self._config.trains(turn.role), len(jobs)),
-        )
-        trees = run_sync(played)
+        trees = run_sync(self._played(jobs))
         scorable_groups(groups_of(trees), self._config, required=True)
         samples = [turn_samples(groups_of([tree]), self._config) for tree in trees]
         for tree_samples in samples:
@@ -163,6 +155,16 @@ class TeamRollouts:
             for row in [_row(sample, scale) for sample in tree] + [filler] * (self.rows - len(tree))
         ]
         return {name: list(column) for name, column in zip(_COLUMNS, zip(*rows, strict=True), strict=True)}
+
+    async def _played(self, jobs: Sequence[Job]) -> Sequence[Tree]:
+        return await collect(
+            self._game,
+            self._agents,
+            jobs,
+            seed=self._config.seed,
+            concurrency=self._concurrency or len(jobs),
+            journal=LostTrees(lambda turn: self._config.trains(turn.role), len(jobs)),
+        )
 
     def advantage(
         self,
