@@ -131,11 +131,10 @@ def _write_samples(stored: Run, target: Path, advantage: Any, roles: Sequence[st
     from mars_env.trainers.config import TrainConfig
     from mars_env.trainers.sample_files import write_samples
     from mars_env.trainers.samples import turn_samples
-    from mars_env.trainers.scorable import require_scorable, scorable_groups
+    from mars_env.trainers.scorable import scorable_groups
 
     config = TrainConfig(advantage=advantage, train_roles=tuple(roles) if roles else None)
-    groups, unscorable = scorable_groups(groups_of(stored.trees), config)
-    require_scorable(groups, unscorable, config)
+    groups, unscorable = scorable_groups(groups_of(stored.trees), config, required=True)
     number = write_samples(target, turn_samples(groups, config))
     if unscorable:
         reasons = ", ".join(f"{reason} {n}" for reason, n in sorted(unscorable.items()))

@@ -16,16 +16,15 @@ from mars_env.distributed.settings import Place, RaySettings
 from mars_env.errors import ConfigError, MarsError
 from mars_env.lazy import needs
 from mars_env.sync import end_tasks
-from mars_env.text import logger
+from mars_env.text import first_line, logger
 
 log = logger(__name__)
 
 _CONCURRENT_CALLS = 100_000
 """Calls that one process accepts at the same time: more than are ever made, since Ray would queue others."""
 _CONNECT_SECONDS = 10.0
-"""Seconds within which a cluster must answer at its address."""
 _STOP_SECONDS = 10.0
-"""Seconds within which engines must stop before they are killed."""
+"""Engines that have not stopped by then are killed."""
 _WATCH_SECONDS = 2.0
 """Between two questions to a process whether it answers."""
 
@@ -38,15 +37,8 @@ class Cluster(ABC):
     """Processes (`hosts.Host`) on the Ray that this process is connected to, until the context ends.
 
     Without such a Ray it joins the one at the settings' address or at the environment's RAY_ADDRESS. Without
-    an address it starts a Ray on this machine, and stops it at the end.
-
-    Args:
-        settings: The Ray, and how long each step may take.
-        places: Of all processes.
-        object_store: Bytes of shared memory of a Ray that is started here; None: Ray's default.
-
-    Raises:
-        MissingExtra: Ray is not installed.
+    an address it starts a Ray on this machine, with `object_store` bytes of shared memory, and stops it at
+    the end.
     """
 
     def __init__(
@@ -76,7 +68,6 @@ class Cluster(ABC):
         """Start the processes, by `start_processes`."""
 
     def _connect(self) -> None:
-        """Use the Ray that there is, join one at an address, or start one; a `ConfigError` if none can be."""
         if self.ray.is_initialized():
             return
         options: dict[str, Any] = {"runtime_env": dict(self.settings.runtime_env), "logging_level": "ERROR"}
@@ -95,20 +86,17 @@ class Cluster(ABC):
         try:
             self.ray.init(address=address or "local", **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise ConfigError(f"{what}: {hosts.first_line(error)}") from error
+            raise ConfigError(f"{what}: {first_line(str(error))}") from error
         self._started_ray = True
 
     async def start_processes(self, kind: str, place: Place, make: Any) -> hosts.Processes:
         """Start processes of one kind; what `make` makes is in each of them.
 
         It returns as soon as one has loaded; the others join it when they have. One that is lost, or does not
-        answer for `RaySettings.silence_seconds`, is replaced by Ray.
-
-        Raises:
-            CannotStart: There is no room for any of them, or none loads.
+        answer for `RaySettings.silence_seconds`, is replaced by Ray. A `CannotStart` if none loads.
         """
-        options = {**actor_options(place), "max_restarts": -1}
-        actors = [self.ray.remote(hosts.Host).options(**options).remote(make) for _ in range(place.count)]
+        host = self.ray.remote(hosts.Host).options(**_actor_options(place))
+        actors = [host.remote(make) for _ in range(place.count)]
         self._hosts += actors
         processes = hosts.Processes()
         starting = [asyncio.create_task(self._start_one(processes, kind, place, actor)) for actor in actors]
@@ -126,7 +114,9 @@ class Cluster(ABC):
     async def _start_one(self, processes: hosts.Processes, kind: str, place: Place, actor: Any) -> None:
         try:
             await self._wait_until_started(actor, kind, place)
-            await self._wait_until_loaded(actor, kind)
+            seconds = self.settings.load_seconds
+            late = CannotStart(f"a {kind} did not load within {seconds:g} s")
+            await _answer_of(actor.ready.remote(), seconds, late, f"a {kind} ended while it loaded")
         except CannotStart as error:
             log.warning("%s; the others continue", error)
             self.ray.kill(actor, no_restart=True)
@@ -166,13 +156,7 @@ class Cluster(ABC):
                 f"{error}: asked for: {request}; {inventory}: ask for less, or add machines"
             ) from None
 
-    async def _wait_until_loaded(self, actor: Any, kind: str) -> None:
-        seconds = self.settings.load_seconds
-        late = CannotStart(f"a {kind} did not load within {seconds:g} s")
-        await _answer_of(actor.ready.remote(), seconds, late, f"a {kind} ended while it loaded")
-
     async def _close(self) -> None:
-        """End the hosts, and the Ray if it was started here."""
         await end_tasks(self._tasks)
         if not self.ray.is_initialized():
             return
@@ -187,7 +171,7 @@ class Cluster(ABC):
 
 
 def load_ray() -> Any:
-    """The module ray."""
+    """The module, or a `MissingExtra`."""
     with needs("ray", "rollouts on several machines need Ray"):
         return importlib.import_module("ray")
 
@@ -203,14 +187,15 @@ def _check_address(address: str) -> None:
         raise ConfigError(f"no Ray answers at {address} ({error}): start it there (ray start)") from error
 
 
-def actor_options(place: Place) -> dict[str, Any]:
-    """Ray's options for processes of a place; they are spread over the machines that qualify."""
+def _actor_options(place: Place) -> dict[str, Any]:
+    """Ray's options for processes of a place, which are replaced when they are lost."""
     options: dict[str, Any] = {
         "num_cpus": place.cpus,
         "num_gpus": place.gpus,
         "resources": dict(place.resources),
         "max_concurrency": _CONCURRENT_CALLS,
         "scheduling_strategy": "SPREAD",
+        "max_restarts": -1,
     }
     return {**options, "label_selector": dict(place.labels)} if place.labels else options
 
@@ -220,12 +205,11 @@ def validate_sendable(ray: Any, *functions: Any) -> None:
     try:
         ray.cloudpickle.dumps(functions)
     except Exception as error:  # an object's own pickling may raise anything
-        why = f"these agents or graders cannot be sent to other processes: {hosts.first_line(error)}"
+        why = f"these agents or graders cannot be sent to other processes: {first_line(str(error))}"
         raise ConfigError(f"{why}: name them ('module:object'), and they are made there") from error
 
 
 async def _answer_of(ref: Awaitable[Any], seconds: float, late: MarsError, ended: str) -> Any:
-    """What a process answers within so many seconds; else raises `late`, or that the process has ended."""
     from ray.exceptions import RayActorError, RayTaskError
 
     try:
@@ -235,14 +219,13 @@ async def _answer_of(ref: Awaitable[Any], seconds: float, late: MarsError, ended
         raise late from None
     except RayTaskError as error:
         cause = hosts.cause_of(error)
-        why = f"a process of the cluster failed: {type(cause).__name__}: {hosts.first_line(cause)}"
+        why = f"a process of the cluster failed: {type(cause).__name__}: {first_line(str(cause))}"
         raise (cause if isinstance(cause, MarsError) else MarsError(why)) from error
     except RayActorError as error:
-        raise CannotStart(f"{ended} ({hosts.first_line(error)})") from error
+        raise CannotStart(f"{ended} ({first_line(str(error))})") from error
 
 
 def _inventory(ray: Any) -> str:
-    """What the cluster has, in words."""
     machines = [node for node in ray.nodes() if node["Alive"]]
     whole, free = ray.cluster_resources(), ray.available_resources()
     names = sorted(name for name in whole if ":" not in name and "memory" not in name)

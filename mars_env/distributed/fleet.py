@@ -25,16 +25,7 @@ class Fleet(Cluster):
     Games and agents are not sent to the processes: `make_game` and `make_agents` are sent, and make them
     there. They can be functions of a module, a `functools.partial` of one, or functions of the script.
 
-    Use it as an async context manager.
-
-    Attributes:
-        game: The game, whose graders grade there; after the start.
-        agents: The agents, which act there; after the start.
-        workers: The processes that act.
-        graders: Those that grade, which may be the same.
-
     Raises:
-        MissingExtra: Ray is not installed.
         ConfigError: The functions cannot be sent to other processes, or there is no Ray at the address.
         CannotStart: The cluster has no room for a single process of a kind, or none can be started.
     """
@@ -54,14 +45,11 @@ class Fleet(Cluster):
         validate_sendable(self.ray, make_game, make_agents)
 
     async def check(self, problems: Sequence[Problem], check_agents: CheckAgents) -> None:
-        """Reject agents whose prompts can leave less room than their limits, or that `check_agents` rejects.
-
-        They are checked in one of the processes in which they act.
-        """
+        """Reject agents, in one of their processes; see `hosts.check_team`."""
         await self.workers.apply(hosts.check_team, self._make_game, longest_statement(problems), check_agents)
 
     async def start(self) -> None:
-        """Start workers, and graders if there are any."""
+        """See `Cluster`."""
         graders, make_game = self.placement.graders, self._make_game
         make_worker = partial(hosts.worker_of, None if graders else make_game, self._make_agents)
         starting = [self.start_processes("worker", self.placement.workers, make_worker)]

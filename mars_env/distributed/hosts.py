@@ -1,7 +1,6 @@
 """Processes that act and grade for a driver: teams with their models, graders with their sandboxes.
 
-A `Host` runs in each of those processes. The driver reaches them through a `RemoteGrader` or a
-`RemoteAgent`, which behave as any grader or agent does and call one of the `Processes`.
+A `Host` runs in each of them. The driver reaches them through a `RemoteGrader` or a `RemoteAgent`.
 """
 
 import asyncio
@@ -18,6 +17,7 @@ from mars_env.errors import ModelError
 from mars_env.players import validate_playable
 from mars_env.rollout.contexts import require_room
 from mars_env.sync import maybe_await
+from mars_env.text import first_line
 from mars_env.types import Action, Agent, Grade, Grader, Observation, Problem
 
 MakeGame = Callable[[], Game]
@@ -75,23 +75,17 @@ class Host:
 
 
 def graders_of(make_game: MakeGame) -> dict[str, Grader]:
-    """The graders of a game, by `grader_name`."""
+    """The graders of a game by name."""
     game = make_game()
     grader: Any = game.grader
     evaluating = grader.for_evaluation() if hasattr(grader, "for_evaluation") else grader
     search = None if game.visibility is None else game.visibility.grader
     graders: dict[Which, Grader] = {"own": grader, "evaluation": evaluating, "search": search or grader}
-    return {grader_name(which): grader for which, grader in graders.items()}
+    return {_grader_name(which): grader for which, grader in graders.items()}
 
 
-def grader_name(which: Which) -> str:
-    """The name of a grader among what a host has, which is none of an agent.
-
-    Example:
-        >>> grader_name("own")
-        'grader: own'
-    """
-    return f"grader: {which}"
+def _grader_name(which: Which) -> str:
+    return f"grader: {which}"  # which is none of an agent
 
 
 def worker_of(make_game: MakeGame | None, make_agents: MakeAgents) -> dict[str, Any]:
@@ -123,8 +117,7 @@ def _agents_of(host: Mapping[str, Any]) -> dict[str, Agent]:
 class Processes:
     """Calls processes of one kind, the least busy first. If one is lost, the call is repeated.
 
-    A process that was lost gets no calls for a while, in which it restarts, twice as long after each further
-    attempt of a call.
+    A process that was lost gets no calls for a while, in which it restarts.
     """
 
     def __init__(self) -> None:
@@ -165,7 +158,7 @@ class Processes:
             except RayTaskError as error:
                 raise cause_of(error) from error
             except RayActorError as error:
-                why = first_line(error)
+                why = first_line(str(error))
                 pause = time.monotonic() + _BACKOFF * 2**attempt
                 self._paused_until[i] = max(self._paused_until[i], pause)
             finally:
@@ -195,10 +188,9 @@ class RemoteGrader:
     async def grade(self, problem: Problem, text: str) -> Grade:
         """Judge one text there. If the process is lost, that is a machinery fault: the grade is UNKNOWN."""
         try:
-            grade: Grade = await self.processes.call(grader_name(self.which), "grade", problem, text)
+            return await self.processes.call(_grader_name(self.which), "grade", problem, text)
         except ModelError as error:
             return Grade.unknown(f"grading on the cluster: {error}")
-        return grade
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +207,7 @@ class RemoteAgent:
 
 
 def with_remote_graders(make_game: MakeGame, processes: Processes) -> Game:
-    """A game whose graders run in other processes."""
+    """A game whose graders are in other processes."""
     game = make_game()
     visibility = game.visibility
     if visibility is not None and visibility.grader is not None:
@@ -239,8 +231,3 @@ def cause_of(error: Any) -> BaseException:
     """The exception that was raised in the other process."""
     cause = error.cause
     return cause if isinstance(cause, BaseException) else error
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error of Ray."""
-    return " ".join(str(error).split("\n")[0].split())

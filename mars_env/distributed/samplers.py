@@ -1,7 +1,7 @@
 """Agents that act in other processes on Ray while this one trains: Echo (arXiv 2508.05387).
 
-Engine, pipeline, grading and rewards stay with the learner. Each act goes to the process that has the least
-to do, with weights that may act on it. Ray's object store holds them; a process fetches each version once.
+Each act goes to the process that has the least to do, with weights that may act on it. Ray's object store
+holds them; a process fetches each version once.
 """
 
 import asyncio
@@ -25,12 +25,10 @@ from mars_env.types import Action, Agent, Observation
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """One publication of the weights that are trained.
+    """One publication (the `number`th, from 0) of the weights that are trained.
 
-    Attributes:
-        number: Counts publications, from 0.
-        versions: Of each policy.
-        states: Ray's reference to the state dicts by policy: of adapters, the adapters alone.
+    `versions` are those of each policy; `states` is Ray's reference to the state dicts by policy: of
+    adapters, the adapters alone.
     """
 
     number: int
@@ -52,11 +50,9 @@ class RefreshedModel(Protocol):
 
 
 class SamplingModels:
-    """The models of one sampler and the weights that they have. Its agents share it.
+    """The models of one sampler, by policy, and the weights that they have. Its agents share it.
 
-    Args:
-        models: By policy: those that take new weights.
-        exact: Act with the weights that are demanded, never with newer ones.
+    If `exact` they act with the weights that are demanded, never with newer ones.
     """
 
     def __init__(self, models: Mapping[str, Sequence[RefreshedModel]], exact: bool) -> None:
@@ -69,7 +65,9 @@ class SamplingModels:
     async def acting(self, weights: Weights, least: int) -> AsyncGenerator[None]:
         """Have weights that may act: these, or in the mode ``"newest"`` any from number `least` on."""
         async with self._change:
-            await self._change.wait_for(lambda: self._may_act(weights, least) or self._may_change())
+            await self._change.wait_for(
+                lambda: self._may_act(weights, least) or not (self._exact and self._acting)
+            )
             if not self._may_act(weights, least):
                 await self._take(weights)
             self._acting += 1
@@ -88,9 +86,6 @@ class SamplingModels:
 
     def _may_act(self, weights: Weights, least: int) -> bool:
         return self._number == weights.number if self._exact else self._number >= least
-
-    def _may_change(self) -> bool:
-        return not (self._exact and self._acting)
 
     async def _take(self, weights: Weights) -> None:
         for policy, state in (await weights.states).items():
@@ -132,10 +127,7 @@ async def push_weights(agents: Mapping[str, SamplingAgent], weights: Weights) ->
 
 
 async def _made_there(sent: list[Awaitable[Any]]) -> Mapping[str, SamplingAgent]:
-    """What a function makes that is in Ray's object store."""
-    make = await sent[0]
-    agents: Mapping[str, SamplingAgent] = make()
-    return agents
+    return (await sent[0])()
 
 
 # ------------------------------------------------------------------------------ in the learner's process
@@ -145,18 +137,8 @@ class SamplerFleet(Cluster):
     """Samplers on Ray: processes in which the agents of a training act. Use it as an async context manager.
 
     A process that is lost is started again, and its acts go to others. The seed of an act does not depend on
-    where it is sampled, so neither does what is sampled.
-
-    Args:
-        agents: The learner's agents by name: their policies, and what identifies them.
-        make: Makes the same agents in a sampler's process.
-        settings: How many samplers, and what each of them needs.
-        staleness: Most versions that a turn may be old when it is trained.
-
-    Raises:
-        MissingExtra: Ray is not installed.
-        ConfigError: An agent has help in training, or no model that takes new weights.
-        CannotStart: The cluster has no room for the samplers, or they do not load.
+    where it is sampled, so neither does what is sampled. `make` makes the same agents in a sampler's process
+    as the learner has; `staleness` is how many versions a turn may be old when it is trained.
     """
 
     processes: Processes
@@ -207,11 +189,7 @@ class SamplerFleet(Cluster):
         return self.ray.put(states)
 
     async def act(self, name: str, observation: Observation, n: int, seed: int) -> list[Action]:
-        """Have a sampler act with weights that the bound of staleness allows.
-
-        Raises:
-            ModelError: Each attempt lost its process.
-        """
+        """Have a sampler act with weights that the bound of staleness allows."""
         if not self._published:
             raise ConfigError("samplers act once there are weights: call publish first, as train does")
         least = self._least_number()
@@ -221,7 +199,6 @@ class SamplerFleet(Cluster):
             return await self.processes.call(name, "act", dict(observation), n, seed, weights, least)
 
     def _least_number(self) -> int:
-        """The number of the oldest weights that may act in this context."""
         least, run = least_updates(), acting_run()
         if least is None:
             return self._published[-1].number

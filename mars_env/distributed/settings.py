@@ -24,7 +24,7 @@ class Place(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=Tru
     """Labels that its machine must have: ``ray start --labels zone=a``."""
 
     def describe(self) -> str:
-        """What one process asks for, such as ``4 CPU, 1 sandbox``."""
+        """Such as ``4 CPU, 1 sandbox``."""
         wants = {"CPU": self.cpus, "GPU": self.gpus, **self.resources}
         parts = [f"{amount:g} {name}" for name, amount in wants.items() if amount]
         parts += [f"label {name}={value}" for name, value in self.labels.items()]
@@ -48,10 +48,7 @@ class RaySettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrin
 
 
 class Placement(RaySettings, frozen=True):
-    """Where the processes of an evaluation are.
-
-    The driver, which plays the trees and writes the store, is the process that makes the fleet.
-    """
+    """Where the processes of an evaluation are."""
 
     workers: Place = Place(count=2)
     """They act, each with a whole team. They also grade, each in a sandbox of its own, unless graders do."""
@@ -73,15 +70,7 @@ class RaySamplers(Place, RaySettings, frozen=True):
 
 
 def as_placement(workers: str | int | Placement, address: str | None = None) -> Placement:
-    """A placement from the forms that users may give.
-
-    Args:
-        workers: How many workers (``2`` or ``"ray:2"``), a file with a placement in JSON
-            (``"ray:cluster.json"``), or a placement.
-        address: Replaces the placement's own.
-
-    Raises:
-        ConfigError: It is none of these, or the file is not a placement.
+    """A placement, given one, how many workers (``2`` or ``"ray:2"``), or its file (``"ray:cluster.json"``).
 
     Example:
         >>> as_placement("ray:4").workers.count, as_placement("ray:4", "10.0.0.1:6379").address

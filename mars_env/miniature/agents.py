@@ -37,14 +37,9 @@ def prompt(role: str, observation: Observation) -> str:
 
 
 class MiniatureAgent:
-    """One role of the miniature team.
+    """One role of the miniature team; `max_tokens` is by default that of `LIMITS`.
 
-    It speaks as a ``"solver"``, ``"verifier"`` or ``"corrector"``; `max_tokens` is by default the role's own
-    limit. Every completion starts with the piece `forced`, which is not sampled, but counts towards the
-    limit.
-
-    Raises:
-        ConfigError: The role is another one, or `forced` is not a piece of the language.
+    Every completion starts with the piece `forced`, which is not sampled, but counts towards the limit.
     """
 
     def __init__(
@@ -83,16 +78,14 @@ class MiniatureAgent:
         }
 
     def prompt(self, observation: Observation) -> str:
-        """The prompt of a turn, with the forced piece at its end."""
+        """The stream of a turn, with the forced piece at its end."""
         return prompt(self.role, observation) + self._forced
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """Sample n actions; in their texts numbers are written in the ordinary order."""
         sampling = replace(self.sampling, seed=seed)
         completions = await self.model.complete(self.prompt(observation), n, sampling)
-        return [
-            Action(protocol.flip(self._forced + completion.text), (completion,)) for completion in completions
-        ]
+        return [Action(protocol.flip(self._forced + sample.text), (sample,)) for sample in completions]
 
 
 def team(model: Model, *, policy: str = "", temperature: float = 1.0) -> dict[str, MiniatureAgent]:

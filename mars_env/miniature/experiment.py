@@ -31,10 +31,7 @@ class TrainedMiniature:
     def agents(self, recipe: Recipe, forced: Mapping[str, str] | None = None) -> dict[str, Agent]:
         """The team; `forced` gives, by role, a first piece for everything that the role writes."""
         first = forced or {}
-        return {
-            f"{role}_0": _agent(role, model, recipe, first.get(role, ""))
-            for role, model in self.models.items()
-        }
+        return {f"{role}_0": _agent(role, m, recipe, first.get(role, "")) for role, m in self.models.items()}
 
 
 async def train_team(

@@ -45,7 +45,7 @@ def build_tokenizer(
 def build_model(
     seed: int, vocabulary: int = len(VOCABULARY), shape: ModelSize = ModelSize()
 ) -> Qwen3ForCausalLM:
-    """A new model, by default of 64 dimensions and 3 layers. The padding token is 0, the end token 1.
+    """A new model, by default of 64 dimensions and 3 layers.
 
     Embeddings start with a standard deviation of 1, and matrices with one over the square root of their
     inputs; those that write into the residual stream are smaller by the root of twice the layers (as in

@@ -1,8 +1,7 @@
 r"""The miniature's language: a token stream for the model, texts for everything else.
 
-The stream has 35 tokens: digits, letters of variables, and pieces such as ``" ok\n"``. Its numbers have their
-last digit first, since addition starts there; `flip` converts in both directions. A solution, and a report
-on it that finds its second step wrong:
+Its numbers have their last digit first, since addition starts there; `flip` converts in both directions. A
+solution, and a report on it that finds its second step wrong:
 
     a: = 882                      Check:
     b: - 27 = 854                 a: = 882 | 882 ok
@@ -45,7 +44,7 @@ REPORT_TOKENS: Final = 1 + 10 + 13 * STEPS + 4
 """Limit of one report: its heading, the start, three steps, the place, the verdict and the end token."""
 
 PATTERN: Final = "|".join(re.escape(p) for p in sorted(PIECES, key=lambda p: (-len(p), p)))
-"""A regular expression that finds the pieces in a text, the longest first."""
+"""Finds the pieces in a text, the longest first."""
 _PIECE: Final = re.compile(PATTERN)
 _DIGITS: Final = re.compile("[0-9]+")
 _START: Final = re.compile(r"[Ss]tart with a = ([0-9]{1,3})\b")
@@ -74,10 +73,7 @@ def step(value: int, sign: str, size: int) -> int:
 
 
 def read_statement(statement: str) -> Chain:
-    """The chain in a statement of the embedded set ``arithmetic``.
-
-    Raises:
-        ConfigError: It is another kind of problem, or has more terms than the miniature has letters.
+    """The chain in a statement of the set ``arithmetic``; a `ConfigError` for any other.
 
     Example:
         >>> read_statement("Work modulo 1000. Start with a = 882. Then b = a - 27, c = b + 5. What is c?")

@@ -1,7 +1,7 @@
 """Concurrent requests gathered into batches: the torch-free part of in-process models.
 
-Requests made at the same time are a wave. It is answered as a whole before the next one begins, so the
-batches, and every bit of the answers, are the same in each run: engines sort the requests of a wave.
+Requests made at the same time are a wave. It is answered as a whole before the next one begins, and engines
+sort its requests, so the batches, and every bit of the answers, are the same in each run.
 """
 
 import asyncio
@@ -28,19 +28,14 @@ _registry_lock = threading.Lock()
 
 
 def lock_of(module: Any) -> threading.RLock:
-    """The lock of a model's weights, held while they compute or change. Adapters share that of their base."""
+    """The lock of a model's weights, held while they compute or change; adapters share their base's."""
     with _registry_lock:
         return _locks.setdefault(getattr(module, "shared_base", module), threading.RLock())
 
 
-def _lock_of_device(device: Any) -> threading.Lock:
-    with _registry_lock:
-        return _device_locks.setdefault(device, threading.Lock())
-
-
 @dataclass(eq=False, slots=True)
 class Ticket(Generic[Q, A]):
-    """A pending request, and the future of its answer."""
+    """A pending request."""
 
     request: Q
     future: asyncio.Future[A] | concurrent.futures.Future[A]
@@ -53,12 +48,7 @@ class Ticket(Generic[Q, A]):
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much is decoded together.
-
-    Attributes:
-        rows: Most samples.
-        tokens: Most tokens, prompts and limits added up; a single sample may have more.
-    """
+    """Most rows, and tokens (prompts and limits), that are decoded together; a single row may have more."""
 
     rows: int = 512
     tokens: int = 2**18
@@ -85,7 +75,7 @@ class WaveEngine(Protocol[Q, A]):
 
 @dataclass(eq=False, slots=True)
 class _Queue:
-    """The pending requests of one event loop, for all models: engines in the order of their first request."""
+    """The pending requests of one event loop, for all engines, in the order of their first request."""
 
     waiting: dict[Any, list[Ticket[Any, Any]]] = field(default_factory=dict)
     arrived: int = 0
@@ -124,7 +114,6 @@ _step: ContextVar[_Step | None] = ContextVar("step", default=None)
 
 
 def _queue() -> _Queue:
-    """The queue of the running event loop."""
     with _registry_lock:
         return _queues.setdefault(asyncio.get_running_loop(), _Queue())
 
@@ -133,8 +122,7 @@ def _queue() -> _Queue:
 async def hold_waves() -> AsyncGenerator[None]:
     """Let no wave start during work of unpredictable length that leads to requests, such as grading.
 
-    So the waves do not depend on how long it takes; engines sort their requests, so the order in which it
-    ends does not matter. Requests made inside are served as usual.
+    So the waves do not depend on how long it takes. Requests made inside are served as usual.
     """
     outer, queue = _step.get(), _queue()
     if outer is not None and outer.queue is queue and not outer.ended:
@@ -155,9 +143,8 @@ async def hold_waves() -> AsyncGenerator[None]:
 async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
     """Put a request into the next wave of this event loop and wait for its answer.
 
-    A wave starts when every task that could run has run, and no new request has come for `QUIET_TURNS` turns
-    of the loop. No clock is read, so the waves are the same in each run, as long as the tasks wait for
-    nothing but models. All engines of a loop share its waves for the same reason.
+    A wave starts when no new request has come for `QUIET_TURNS` turns of the loop. No clock is read, and all
+    engines of a loop share its waves, so they are the same in each run, if tasks wait for models alone.
     """
     loop, queue = asyncio.get_running_loop(), _queue()
     answer: asyncio.Future[A] = loop.create_future()
@@ -176,7 +163,6 @@ async def submit(engine: WaveEngine[Q, A], request: Q) -> A:
 
 
 async def _pump(queue: _Queue) -> None:
-    """Run waves until no request is pending."""
     wave: dict[Any, list[Ticket[Any, Any]]] = {}
     try:
         while queue.waiting:
@@ -194,7 +180,6 @@ async def _pump(queue: _Queue) -> None:
 
 
 def _answer(answers: Mapping[Ticket[Q, A], A | BaseException]) -> None:
-    """Bring answers to those who wait for them."""
     for ticket, answer in answers.items():
         if ticket.future.done():
             continue
@@ -217,7 +202,9 @@ async def _idle(queue: _Queue) -> None:
 def _run(
     engine: WaveEngine[Q, A], tickets: Sequence[Ticket[Q, A]]
 ) -> Mapping[Ticket[Q, A], A | BaseException]:
-    with engine.lock, _lock_of_device(engine.device):
+    with _registry_lock:
+        device_lock = _device_locks.setdefault(engine.device, threading.Lock())
+    with engine.lock, device_lock:
         try:
             return engine.run(tickets)
         except Exception as error:  # it fails its own requests, not those of other engines

@@ -14,11 +14,7 @@ _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
 
 def from_checkpoint(checkpoint: str | Path, *loaders: Callable[..., Any]) -> list[Any]:
-    """What loaders of transformers (``AutoTokenizer.from_pretrained``) read; the hub is asked last.
-
-    Raises:
-        ConfigError: There is no such folder, and the hub cannot have it; or it cannot be read.
-    """
+    """What loaders of transformers (``AutoTokenizer.from_pretrained``) read; the hub is asked last."""
     name = str(checkpoint)
     is_folder = bool(name) and Path(name).is_dir()
     if not is_folder and (isinstance(checkpoint, Path) or _HUB_NAME.fullmatch(name) is None):
@@ -36,7 +32,6 @@ def from_checkpoint(checkpoint: str | Path, *loaders: Callable[..., Any]) -> lis
 
 
 def _base_of(folder: Path) -> str:
-    """Words that name the base of an adapter, if the folder holds one."""
     config = folder / "adapter_config.json"
     if not config.is_file():
         return ""

@@ -14,7 +14,6 @@ _BLOCK = 2**14
 """Words of 8 bytes that are summed at once: few enough for a processor's cache."""
 
 _AT_ONCE = {"cpu": 1, "cuda": 2**9}
-"""Blocks that a device sums at once."""
 
 
 class Checksum(NamedTuple):
@@ -32,11 +31,8 @@ def checksums(tensors: Mapping[str, Tensor], dtypes: Mapping[str, str] | None = 
 
     Example:
         >>> import torch
-        >>> one, other = torch.tensor([1.0, 2.0]), torch.tensor([2.0, 1.0])
-        >>> checksums({"a": one}) == checksums({"a": other})
-        False
-        >>> near = {"a": one * (1 + 1e-6)}
-        >>> checksums(near, {"a": "bfloat16"}) == checksums({"a": one.bfloat16()})
+        >>> near = {"a": torch.tensor([1.0, 2.0]) * (1 + 1e-6)}
+        >>> checksums(near, {"a": "bfloat16"}) == checksums({"a": torch.tensor([1.0, 2.0]).bfloat16()})
         True
     """
     return {name: _checksum(tensor, (dtypes or {}).get(name)) for name, tensor in tensors.items()}
@@ -67,7 +63,6 @@ def _sum(tensor: Tensor) -> int:
 
 
 def _products(words: Tensor, factors: Tensor) -> Tensor:
-    """The sum of each row, or of the only one, [rows]."""
     mixed = (words >> 32).bitwise_xor_(words).mul_(factors[: words.shape[-1]])
     return mixed.sum(-1).view(-1)
 
@@ -83,7 +78,7 @@ def _factors(device: Any) -> Tensor:
 
 
 def merged(workers: Iterable[Mapping[str, Any]]) -> dict[str, Checksum]:
-    """The checksums of an engine from the plain data of its workers, each of which has some."""
+    """The checksums of an engine from the plain data of its workers."""
     return {
         name: Checksum(dtype, tuple(shape), value)
         for worker in workers

@@ -18,12 +18,9 @@ def now() -> float:
 
 
 class Endpoint:
-    """One server.
+    """One server; `base` is its address without a query, which may hold a secret.
 
-    Attributes:
-        base: Its address without a query, which may hold a secret.
-        busy: Requests that are under way.
-        failed_at: When its last request failed (the event loop's clock); None once it has answered another.
+    `busy` requests are under way; `failed_at` is when its last one failed, None once it has answered another.
     """
 
     def __init__(self, url: str) -> None:
@@ -58,10 +55,7 @@ class Endpoint:
 
 
 class Endpoints:
-    """All servers of one model.
-
-    A failure changes only which endpoint is preferred: no request waits for another one's server.
-    """
+    """All servers of one model. A failure changes only which one is preferred: no request waits for it."""
 
     def __init__(self, all: Sequence[Endpoint]) -> None:
         self.all = list(all)

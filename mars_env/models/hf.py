@@ -41,9 +41,8 @@ class HFModel(TokenModel):
     """A causal language model of the transformers library, run in this process.
 
     Concurrent requests are gathered (see `mars_env.models.batching`) and run as one batch: each distinct
-    prompt is read once, and all samples are decoded together, each with its own temperature, top-p, top-k,
-    limit and seed. A sample has its own random numbers, so its tokens depend on its batch only through
-    rounding.
+    prompt is read once, and all samples are decoded together, each with its own settings, seed and random
+    numbers, so that its tokens depend on its batch only through rounding.
 
     The log-probabilities are those of the distribution sampled from: after the temperature, top-p and top-k.
     Greedy completions (temperature 0) carry those at temperature 1.
@@ -59,11 +58,7 @@ class HFModel(TokenModel):
         name: Name in messages and the default policy name of agents.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
 
-    Attributes:
-        version: Version of the weights, noted in each completion; see `refresh`.
-
     Raises:
-        MissingExtra: On import, where torch or transformers is not installed.
         ConfigError: The checkpoint cannot be loaded, is not exact in the context that was given, or gives
             other probabilities with its cache than without, as some recurrent models do.
     """
@@ -92,18 +87,17 @@ class HFModel(TokenModel):
         config = self.module.config.get_text_config(decoder=True)
         with explained(ConfigError, self.name, ConfigError):
             validate_context(config, context or 0)
-            self._validate_sampling(config.vocab_size)
+            self._validate_sampling()
         longest = min(getattr(config, "max_position_embeddings", None) or NO_END, exact_context(config))
         self.context: int = longest if context is None else min(longest, context)
         self.vocabulary: int = config.vocab_size
         self._eos = _stop_tokens(self.module, self.tokenizer)
 
-    def _validate_sampling(self, vocabulary: int) -> None:
-        """Raise a `ConfigError` for a model whose samples have other probabilities than its texts."""
+    def _validate_sampling(self) -> None:
         kind = type(self.module).__name__
         cannot = f"HFModel cannot sample from {kind}, use vLLM"
         with self.lock, explained(ConfigError, cannot, *_FAULTS, AttributeError):
-            gap = sampling_gap(self.module, vocabulary)
+            gap = sampling_gap(self.module)
         if not gap < (1e-2 if self.module.dtype == torch.float32 else 1.0):
             raise ConfigError(f"{cannot}: with its cache it gives other probabilities than without")
 
@@ -149,9 +143,7 @@ class HFModel(TokenModel):
         return replace(completion, logprobs=scored.logprobs, versions=scored.versions)
 
     def refresh(self, weights: Any = None, version: int | None = None) -> None:
-        """Replace the weights in place.
-
-        It waits for the batch under way, so all tokens of a completion are of one version.
+        """Replace the weights in place, after the batch under way: a completion is of one version.
 
         Args:
             weights: A state dict, or a module with the same parameters; None if the module was
@@ -170,14 +162,11 @@ class HFModel(TokenModel):
     ) -> list[float]:
         """Natural logarithms of the probabilities of given tokens after a prompt, now and in this thread.
 
-        Where nothing was filtered by top-p or top-k they equal the `Completion.logprobs` of the same weights
-        up to rounding; a temperature of 0 is read as 1, as in `Completion`. See also `score`.
+        A temperature of 0 is read as 1, as in `Completion`. See also `score`.
         """
         row = ScoreRequest(tuple(prompt_ids), tuple(token_ids))
         with self.lock:
-            [values] = given_logprobs(
-                self.module, [row], vocabulary=self.vocabulary, temperature=temperature or 1.0
-            )
+            [values] = given_logprobs(self.module, [row], temperature or 1.0)
         return list(values)
 
     def run(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
@@ -199,7 +188,6 @@ class HFModel(TokenModel):
         return answers | self._completions([row for row in rows if row in samples], samples) | failures
 
     def _decoded(self, rows: Sequence[SampleRow]) -> dict[SampleRow, Sampled]:
-        """The samples of a batch; by halves, if it is too large for the memory."""
         try:
             return Decoding(self.module, self.tokenizer, self._eos, rows).run(self.version)
         except torch.OutOfMemoryError:
@@ -211,7 +199,6 @@ class HFModel(TokenModel):
     def _completions(
         self, rows: Sequence[SampleRow], samples: Mapping[SampleRow, Sampled]
     ) -> dict[_Ticket, list[Completion]]:
-        """What was sampled, by request."""
         completions: dict[_Ticket, list[Completion]] = {row.ticket: [] for row in rows}
         for row in rows:
             completion = self.completion(row.request.ids, row.request.sampling, samples[row])
@@ -219,10 +206,9 @@ class HFModel(TokenModel):
         return completions
 
     def _scores(self, tickets: Sequence[_Ticket]) -> dict[_Ticket, list[Completion] | BaseException]:
-        """The answers to those requests that ask for log-probabilities of given tokens."""
         requests = {t: t.request for t in tickets if isinstance(t.request, ScoreRequest) and not t.dropped}
         try:
-            scores = given_logprobs(self.module, list(requests.values()), vocabulary=self.vocabulary)
+            scores = given_logprobs(self.module, list(requests.values()))
         except _FAULTS as error:
             return dict.fromkeys(requests, _failure(self.name, error))
         return {
@@ -232,7 +218,7 @@ class HFModel(TokenModel):
 
 
 def _batches(rows: Sequence[SampleRow], limits: BatchLimits) -> Iterator[list[SampleRow]]:
-    """Rows in the order of their prompts' lengths, as many together as the limits allow."""
+    """Rows in the order of their prompts' lengths, whatever the order in which they came."""
     batch: list[SampleRow] = []
     tokens = 0
     for row in sorted(rows, key=_place):
@@ -247,13 +233,11 @@ def _batches(rows: Sequence[SampleRow], limits: BatchLimits) -> Iterator[list[Sa
 
 
 def _place(row: SampleRow) -> tuple[Any, ...]:
-    """Sorts rows by their prompts' lengths, and so that the order in which they came does not matter."""
     request, sampling = row.request, row.request.sampling
     return len(request.ids), request.ids, request.room, sampling.temperature, sampling.seed or 0, row.index
 
 
 def _stop_tokens(module: Any, tokenizer: Any) -> frozenset[int]:
-    """Every end-of-sequence token that the generation config, the config or the tokenizer names."""
     tokens: set[int] = set()
     for holder in (getattr(module, "generation_config", None), module.config, tokenizer):
         value = getattr(holder, "eos_token_id", None)

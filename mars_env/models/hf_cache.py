@@ -42,12 +42,11 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         )
 
     def get_seq_length(self) -> int:
-        """Number of tokens held."""
+        """See `Cache`."""
         return self.length
 
 
 def _with_room(tensor: torch.Tensor, length: int) -> torch.Tensor:
-    """A copy of the first tokens with room for half as many again."""
     rows, heads, _, width = tensor.shape
     wide = tensor.new_empty(rows, heads, length + max(LEAST_ROOM, length // 2), width)
     wide[:, :, :length] = tensor[:, :, :length]

@@ -1,6 +1,5 @@
 """What a transformers model computes: samples decoded together, and scores of given tokens."""
 
-import secrets
 from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -22,12 +21,11 @@ LOGITS = 2**27
 """Most logits of one forward pass (half a GiB in float32), unless a single text needs more."""
 
 CHUNK = 64
-"""Steps for which random numbers are drawn together."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """A request for samples: the prompt's token ids, how many, how they are sampled, and their room."""
+    """A request for n samples after a prompt's token ids."""
 
     ids: tuple[int, ...]
     n: int
@@ -46,22 +44,14 @@ class SampleRow:
     def generator(self) -> np.random.Generator:
         """The sample's own random numbers."""
         seed = self.request.sampling.seed
-        return np.random.Generator(
-            np.random.PCG64(secrets.randbits(63) if seed is None else derive_seed(seed, self.index))
-        )
+        return np.random.default_rng(None if seed is None else derive_seed(seed, self.index))
 
 
 class Decoding:
-    """Samples that are decoded together: all have as many tokens, until each ends.
+    """Samples that are decoded together: all have as many tokens, until each ends with one of `ends`.
 
     Prompts are padded on the left. Rows that have ended stay until they are a quarter, because dropping them
-    copies the cache.
-
-    Args:
-        module: A causal language model of transformers.
-        tokenizer: Decodes what is compared with stop texts.
-        ends: The token ids that end a sample.
-        rows: The samples.
+    copies the cache. The tokenizer decodes what is compared with stop texts.
     """
 
     def __init__(self, module: Any, tokenizer: Any, ends: Set[int], rows: Sequence[SampleRow]) -> None:
@@ -99,7 +89,6 @@ class Decoding:
                 self._logits = self._forward(tokens[:, None], self._lengths + steps - 1)
 
     def _read(self) -> None:
-        """Read the prompts, each distinct one once."""
         prompts = {ids: i for i, ids in enumerate(dict.fromkeys(row.request.ids for row in self._rows))}
         ids = torch.zeros(len(prompts), self._width, dtype=torch.long)
         for prompt, i in prompts.items():
@@ -131,7 +120,6 @@ class Decoding:
         return logits[:, -1]
 
     def _keep(self, keep: npt.NDArray[np.bool_]) -> None:
-        """Drop all other rows."""
         places = np.flatnonzero(keep)
         self._rows = [self._rows[i] for i in places]
         self._generators = [self._generators[i] for i in places]
@@ -140,7 +128,6 @@ class Decoding:
         self._arrange()
 
     def _arrange(self) -> None:
-        """The rows' settings as columns [S, 1]."""
         sampling = [row.request.sampling for row in self._rows]
 
         def column(values: Sequence[float], dtype: torch.dtype) -> Tensor:
@@ -173,7 +160,6 @@ class Decoding:
         return tokens[:, 0], logprobs.gather(1, tokens)[:, 0]
 
     def _record(self, tokens: npt.NDArray[np.int64], logprobs: npt.NDArray[np.float32], version: int) -> None:
-        """Record the tokens of a step; rows that end become samples."""
         if self._steps == self._tokens.shape[1]:
             more = ((0, 0), (0, CHUNK + self._steps))
             self._tokens, self._logprobs = np.pad(self._tokens, more), np.pad(self._logprobs, more)
@@ -198,8 +184,7 @@ class Decoding:
 def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
     """Sample by the inverse of the cumulative distribution, in double precision.
 
-    `logprobs` has the shape (rows, vocabulary), `uniforms` and the result (rows, 1). A token of probability 0
-    is never drawn.
+    From [S, V] and uniform numbers [S, 1] to tokens [S, 1]. A token of probability 0 is never drawn.
     """
     rows, vocabulary = logprobs.shape
     limit = max(1, 2**26 // vocabulary)  # the sums take 8 bytes an entry: keep them under half a gigabyte
@@ -211,7 +196,7 @@ def draw(logprobs: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
             uniforms[begin : begin + limit] * total, torch.nextafter(total, torch.zeros_like(total))
         )
         parts.append(torch.searchsorted(sums, target, right=True))
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    return torch.cat(parts)
 
 
 def filtered(logits: torch.Tensor, top_p: torch.Tensor, top_k: torch.Tensor) -> torch.Tensor:
@@ -245,16 +230,15 @@ class ScoreRequest:
 
 @torch.no_grad()
 def given_logprobs(
-    module: Any, rows: Sequence[ScoreRequest], *, vocabulary: int, temperature: float = 1.0
+    module: Any, rows: Sequence[ScoreRequest], temperature: float = 1.0
 ) -> list[tuple[float, ...]]:
     """Natural logarithms of the probabilities of each row's tokens, in the order of the rows.
 
-    Rows of like length go together, at most `LOGITS` logits of a `vocabulary`. Padding is on the right, so no
-    token attends to it.
+    Rows of like length go together. Padding is on the right, so no token attends to it.
     """
     device = next(module.parameters()).device
     logprobs: list[tuple[float, ...]] = [()] * len(rows)
-    for places in _batches(rows, vocabulary):
+    for places in _batches(rows, module.config.get_text_config(decoder=True).vocab_size):
         batch = [rows[place] for place in places]
         width = max(len(row.ids) + len(row.tokens) for row in batch)
         ids = torch.zeros(len(batch), width, dtype=torch.long)
@@ -273,7 +257,7 @@ def given_logprobs(
 
 
 def _batches(rows: Sequence[ScoreRequest], vocabulary: int) -> Iterator[list[int]]:
-    """Places of the rows that go together, the shortest first; rows without tokens are left out."""
+    """Places of rows with tokens that go together, the shortest first."""
     sizes = [len(row.ids) + len(row.tokens) for row in rows]
     scored = [place for place, row in enumerate(rows) if row.tokens]
     order = sorted(scored, key=lambda place: (sizes[place], rows[place].ids, rows[place].tokens))
@@ -291,13 +275,12 @@ def _batches(rows: Sequence[ScoreRequest], vocabulary: int) -> Iterator[list[int
         yield batch
 
 
-def sampling_gap(module: Any, vocabulary: int) -> float:
+def sampling_gap(module: Any) -> float:
     """The largest difference of sampled log-probabilities from those of one pass over the texts, in nats.
 
-    It is rounding, unless the model ignores its cache, or the mask of a padded batch, as some recurrent
-    models do.
+    It is rounding, unless the model ignores its cache, or the mask of a padded batch.
     """
-    sampling = Sampling(seed=0)
+    sampling, vocabulary = Sampling(seed=0), module.config.get_text_config(decoder=True).vocab_size
     requests = [
         SampleRequest(tuple(i % vocabulary for i in range(length)), 1, sampling, room)
         for length, room in ((4, 4), (1, 8), (4, 8))
@@ -305,6 +288,6 @@ def sampling_gap(module: Any, vocabulary: int) -> float:
     rows = [SampleRow(Ticket(request, Future()), request, i) for i, request in enumerate(requests)]
     samples = Decoding(module, None, frozenset(), rows).run(0)
     texts = [ScoreRequest(row.request.ids, samples[row].token_ids) for row in rows]
-    scores = given_logprobs(module, texts, vocabulary=vocabulary)
+    scores = given_logprobs(module, texts)
     gaps = [np.subtract(score, samples[row].logprobs) for row, score in zip(rows, scores, strict=True)]
     return float(np.abs(np.concatenate(gaps)).max())

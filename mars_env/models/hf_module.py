@@ -10,7 +10,6 @@ from transformers import LlamaForCausalLM
 from mars_env.errors import ConfigError
 
 NO_END = 2**31
-"""More tokens than any text has."""
 
 
 @contextmanager
@@ -29,11 +28,9 @@ def evaluation(module: Any) -> Iterator[None]:
 def exact_context(config: Any) -> int:
     """How many tokens a text may have before its length changes the positions that it is read with.
 
-    Beyond this, longrope (Phi-3) and dynamic NTK rotate every token by another angle. Then keys that are in
-    a cache, and rows padded to another length, differ from those of one pass over the text.
-
-    Args:
-        config: Of the decoder (``model.config.get_text_config(decoder=True)``).
+    Beyond this, longrope (Phi-3) and dynamic NTK rotate every token by another angle, so that keys in a
+    cache, and rows padded to another length, differ from those of one pass over the text. The config is the
+    decoder's.
     """
     rope = getattr(config, "rope_parameters", None) or {}
     kinds = [rope] if "rope_type" in rope else [kind for kind in rope.values() if isinstance(kind, dict)]
@@ -58,8 +55,7 @@ def validate_context(config: Any, tokens: int) -> None:
 def cache_argument(module: Any) -> str:
     """The name under which a module's `forward` takes keys and values; transformers 5.24 changed it.
 
-    Raises:
-        ConfigError: It takes none (RWKV), so each token would be sampled as the second of its text.
+    A `ConfigError` if it takes none (RWKV): each token would be sampled as the second of its text.
     """
     kind = type(getattr(module, "shared_base", module))
     for candidate in (kind, LlamaForCausalLM):

@@ -33,45 +33,38 @@ from mars_env.types import Completion, FinishReason, Prompt, Sampling
 
 log = logger(__name__)
 
-_LIST_BYTES = 2**24
-"""Most of a list of models that is read; hosts of many models describe each."""
-
-_LIST_SECONDS = 30.0
-"""Seconds that a server may take to list its models before a run."""
+_LIST_BYTES, _LIST_SECONDS = 2**24, 30.0
+"""Most of a list of models that is read, since hosts of many models describe each; how long it may take."""
 
 CONTROL = Sampling(max_tokens=16, temperature=1.0, overflow="unknown")
 """How a harmless request is sampled, to see whether a server answers; some servers refuse smaller limits."""
 
 _OWN = ("model", "messages", "prompt", "n", "seed", "stop", "stream", "temperature", "top_p", "top_k")
-"""Fields of a request that the model sets."""
 
 
 class HTTPModel:
     """A model behind one or more OpenAI-compatible endpoints.
 
-    Messages go to ``/chat/completions``; strings and token ids go to ``/completions``. Connection errors,
-    time-outs, answers that cannot be read, and the statuses 408, 409, 429 and 5xx are tried again; any other
-    status is a `ModelError` at once.
+    Messages go to ``/chat/completions``; strings and token ids go to ``/completions``.
 
-    **Outages.** No request waits because another one failed. Each is tried again on the other endpoints, then
-    after a pause that doubles each time, not before ``Retry-After``. A failure counts once the servers have
-    answered another request after it, or else a harmless one of at most 16 tokens; after `attempts` of them
-    the request is given up. While they answer nothing it waits; after `patience` seconds the call raises
-    `ServerDown`, which ends a run; the same command continues it.
+    **Outages.** Connection errors, time-outs, answers that cannot be read, and the statuses 408, 409, 429 and
+    5xx are tried again on the other endpoints, then after a pause that doubles each time, not before
+    ``Retry-After``. A failure counts once the servers have answered another request after it, or else a
+    harmless one of at most 16 tokens; after `attempts` of them the request is given up. While they answer
+    nothing it waits; after `patience` seconds the call raises `ServerDown`, which ends a run; the same
+    command continues it. Any other status is a `ModelError` at once.
 
     **Replicas.** Of several endpoints each request goes to the least busy of those that answered their last
     request. One that did not gets a request every five seconds.
 
     **Seeds.** A call for samples i, i+1 ... carries the upper 31 bits of ``derive_seed(seed, i)``. Servers
-    use one seed for several samples in different ways. With ``samples_per_call=1`` every sample is a call
-    with its own seed, so sample i is the same whatever n is. A server that returns fewer is asked again.
+    use one seed for several samples in different ways; with ``samples_per_call=1`` every sample has its own.
 
     **Training.** With ``exact=True`` token ids and log-probabilities are asked for as vLLM serves them
-    (0.10.2 or later), and top-k, min-p and the penalties are always sent, since vLLM otherwise takes them
-    from the checkpoint's generation config. A server's log-probabilities are usually those before the
-    temperature; they are then kept only if that makes no difference (temperature 1 or 0, no top-p or top-k).
-    Start vLLM with ``--logprobs-mode processed_logprobs`` and say ``logprobs="processed"`` to keep them all.
-    No completion is trainable if `extra_body` changes what is sampled from (a penalty, a form of the answer).
+    (0.10.2 or later). Log-probabilities before the temperature are kept only if that makes no difference
+    (temperature 1 or 0, no top-p or top-k): start vLLM with ``--logprobs-mode processed_logprobs`` and say
+    ``logprobs="processed"`` to keep them all. No completion is trainable if `extra_body` changes what is
+    sampled from (a penalty, a form of the answer).
 
     Args:
         base_url: Such as ``"http://localhost:8000/v1"``, or several of them.
@@ -86,23 +79,15 @@ class HTTPModel:
         backoff: Seconds that a call waits after it has failed on every endpoint; doubles each time, up to 30.
         patience: Seconds that the servers may answer nothing.
         timeout: Seconds that one attempt may take.
-        max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once: raise it, or
-            lower `samples_per_call`.
+        max_answer: Longest body of an answer, in bytes. A longer one is a `ModelError` at once.
         samples_per_call: Most samples requested in one call; None for all.
         limit_field: Name of the field that limits tokens (``"max_completion_tokens"`` for some servers).
         extra_body: More fields of each request; not those of `Sampling`.
         headers: More headers of each request.
         name: Name in messages and the default policy name of agents.
         version: Version of the weights, noted in exact completions.
-        tokenizer: The model's tokenizer of transformers, or its name or path, for `score`; and, with
-            ``exact=True``, for chats, which are then sent as token ids. In other chats its control tokens
-            are broken in place of those of all known dialects.
-
-    Attributes:
-        capacity: `concurrency`.
-        biasing: Fields of `extra_body` that change the distribution sampled from.
-        takes_tools: Whether `complete` takes tools: chats do.
-        context: Tokens that the server's model can hold, once `learn_context` knows them.
+        tokenizer: The model's tokenizer of transformers, or its name or path, for `score`, for the control
+            tokens that are broken in chats, and, with ``exact=True``, for chats sent as token ids.
 
     Raises:
         ConfigError: An argument is invalid, or the key's variable is not set.
@@ -189,15 +174,13 @@ class HTTPModel:
 
     @property
     def endpoints(self) -> list[str]:
-        """The endpoints' addresses."""
+        """Addresses."""
         return [str(endpoint.base) for endpoint in self._endpoints.all]
 
     def at(self, url: str) -> "HTTPModel":
         """This model behind one of its endpoints alone."""
         one = copy(self)
-        one._endpoints = Endpoints(
-            [endpoint for endpoint in self._endpoints.all if str(endpoint.base) == url]
-        )
+        one._endpoints = Endpoints([each for each in self._endpoints.all if str(each.base) == url])
         return one
 
     async def learn_context(self) -> int | None:
@@ -241,11 +224,7 @@ class HTTPModel:
         """Sample n completions of one prompt.
 
         A chat may have `tools`, in OpenAI's form. Calls of them stand in the completion's text, each as JSON
-        in ``<tool_call>``.
-
-        Where a server counts tokens only for all samples of a call together, they are divided in proportion
-        to the lengths of the texts. A completion that the model's context cut off has the finish reason
-        ``"context"``. A request that the server refuses for its length gives empty ones (see
+        in ``<tool_call>``. A request that the server refuses for its length gives empty completions (see
         ``Sampling.overflow``), and so does one that its content filter refuses (``"content_filter"``).
 
         Raises:
@@ -275,16 +254,11 @@ class HTTPModel:
         return with_messages(completions, sent)
 
     def written(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """The completion that given texts would be: its token ids; as `HFModel.written`.
-
-        A `ConfigError` if there is no tokenizer, and more than token ids are given.
-        """
+        """As `HFModel.written`; a `ConfigError` if there is no tokenizer, and texts are given."""
         return self._scorer.written(prompt, *texts, end=end)
 
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
-        """How probable given texts are after a prompt, at temperature 1; as `HFModel.score`.
-
-        The server must be vLLM's (``prompt_logprobs``).
+        """As `HFModel.score`, by vLLM's server (``prompt_logprobs``).
 
         Raises:
             ConfigError: The server gives no scores, or there is no tokenizer, or ``api="chat"``.
@@ -301,7 +275,6 @@ class HTTPModel:
     async def _samples(
         self, chat: bool, field: str, first: int, n: int, sampling: Sampling
     ) -> list[Completion]:
-        """Samples `first` to `first + n - 1`."""
         completions: list[Completion] = []
         settings: Any = {"processed": self.processed, "context": self.context, "biased": bool(self.biasing)}
         try:
@@ -338,7 +311,6 @@ class HTTPModel:
         return False, f'"prompt": {json.dumps([int(token) for token in prompt])}', prompt
 
     async def _send(self, chat: bool, fields: str, read: Read[T]) -> T:
-        """Send a request until it is answered, or given up; see the class."""
         attempts = Attempts()
         while True:
             async with self._gate.semaphore():
@@ -352,7 +324,6 @@ class HTTPModel:
                 await self._retries.wait(attempts, failure, partial(self._control, chat))
 
     async def _control(self, chat: bool) -> None:
-        """Send a harmless request, once; `Retries` learns of its answer."""
         _, field, _ = self._field([{"role": "user", "content": "Hello"}] if chat else "Hello")
         tail = dialect.sampling_fields(1, CONTROL, chat, self.exact, self.limit_field) + ', "seed": 0'
         read = partial(
@@ -362,7 +333,6 @@ class HTTPModel:
             await self._attempt(self._endpoints.choose(()), chat, f"{field}, {tail}", read)
 
     async def _attempt(self, endpoint: Endpoint, chat: bool, fields: str, read: Read[T]) -> T:
-        """Send a request once; any answer but a `RequestFailed` shows that the server answers."""
         body = f"{self._head}, {fields}}}".encode()
         try:
             with endpoint.occupied():
@@ -382,7 +352,6 @@ class HTTPModel:
         self._retries.note_answer()
 
     async def _answer(self, endpoint: Endpoint, chat: bool, body: bytes) -> Answer:
-        """A server's answer, of any status; a `RequestFailed` if there is none."""
         url = endpoint.chat if chat else endpoint.completions
         try:
             return await request(
@@ -399,7 +368,6 @@ class HTTPModel:
             raise RequestFailed(words) from None
 
     def _read(self, endpoint: Endpoint, answer: Answer, read: Read[T]) -> T:
-        """What is read from an answer; even one of status 200 may hold an error."""
         if answer.status != 200:
             raise self._refusal(endpoint, answer)
         try:
@@ -414,7 +382,6 @@ class HTTPModel:
             raise RequestFailed(self._masked(f"{endpoint.base}: the answer cannot be read: {why}")) from None
 
     def _refusal(self, endpoint: Endpoint, answer: Answer) -> Exception:
-        """The error that a status means."""
         words = dialect.error_text(answer.body, self._secrets.mask)
         if 300 <= answer.status < 400 and (target := answer.headers.get("location")):
             address = self._masked(dialect.base_of(target))
@@ -430,7 +397,7 @@ class HTTPModel:
         return ModelError(f"{self.name}: the server refused the request: {sentence}")
 
     def _masked(self, words: str) -> str:
-        """Words without secrets. What they come from may hold them and must not be kept."""
+        """Without secrets. What the words come from may hold them and must not be kept."""
         return one_line(self._secrets.mask(words), 300)
 
 

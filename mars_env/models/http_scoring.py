@@ -1,8 +1,4 @@
-"""Scores of texts by a vLLM server, which scores what it reads (``prompt_logprobs``).
-
-Prompt and text are sent as token ids, so that exactly what was meant is scored; the ids come from the model's
-tokenizer, here.
-"""
+"""Scores of texts by a vLLM server, which scores the token ids that it reads (``prompt_logprobs``)."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,15 +17,10 @@ from mars_env.types import Completion
 T = TypeVar("T")
 
 Read = Callable[[bytes], T]
-"""Reads the body of an answer."""
 
 
 def parse_scores(payload: bytes, ids: Sequence[int]) -> tuple[float, ...]:
-    """The log-probabilities of a prompt's tokens from the second on; empty if the answer has none.
-
-    Raises:
-        ValueError, KeyError, TypeError ...: They are not log-probabilities of these tokens.
-    """
+    """The log-probabilities of a prompt's tokens from the second on; empty if the answer has none."""
     entries = json.loads(payload)["choices"][0].get("prompt_logprobs")
     if entries is None:
         return ()
@@ -38,10 +29,7 @@ def parse_scores(payload: bytes, ids: Sequence[int]) -> tuple[float, ...]:
 
 
 class Scorer(TokenWriter):
-    """Writes texts as token ids, and asks a server for their log-probabilities.
-
-    The tokenizer is one of transformers, or its name or path, which is loaded on first use.
-    """
+    """Writes texts as token ids, and asks a server for their log-probabilities."""
 
     def __init__(self, name: str, tokenizer: Any, template_options: Mapping[str, Any]) -> None:
         self.name, self._tokenizer, self.template_options = name, tokenizer, template_options
@@ -49,7 +37,7 @@ class Scorer(TokenWriter):
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokenizer; a name is loaded on first use."""
+        """Of transformers; a name or path is loaded on first use."""
         if self._tokenizer is None:
             advice = "give HTTPModel(tokenizer=...) the model's tokenizer or its name, or ids and end=False"
             raise ConfigError(f"{self.name}: texts are scored as exact token ids: {advice}")
@@ -67,7 +55,7 @@ class Scorer(TokenWriter):
     async def logprobs(
         self, completion: Completion, send: Callable[..., Awaitable[tuple[float, ...]]]
     ) -> tuple[float, ...]:
-        """The log-probability of each token of a completion; `send` sends a request and reads its answer."""
+        """Of each token of a completion; `send` sends a request and reads its answer."""
         ids = token_ids([*completion.prompt_ids, *completion.token_ids])
         request = {"prompt": ids, "max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
         scores = await send(json.dumps(request)[1:-1], partial(parse_scores, ids=ids))

@@ -33,7 +33,6 @@ _BIASING = (
     "logit_bias", "min_tokens", "response_format", "structured_outputs", "thinking_token_budget",
     "use_beam_search",
 )  # fmt: skip
-"""Fields that forbid tokens, or prefer some."""
 
 
 def biasing_fields(fields: Mapping[str, Any]) -> list[str]:
@@ -74,17 +73,14 @@ def sampling_fields(n: int, sampling: Sampling, chat: bool, exact: bool, limit_f
 
 def messages_json(messages: Sequence[Message]) -> str:
     """Chat messages without any fields that servers may not know."""
-    return json.dumps([{name: m[name] for name in _MESSAGE if name in m} for m in messages])
-
-
-_MESSAGE = ("role", "content", "tool_calls", "tool_call_id")
+    names = ("role", "content", "tool_calls", "tool_call_id")
+    return json.dumps([{name: m[name] for name in names if name in m} for m in messages])
 
 
 def keeps_logprobs(sampling: Sampling, *, processed: bool) -> bool:
     """Whether a server's log-probabilities are those of the distribution that is sampled from.
 
-    `processed`: the server computes them after the temperature, top-p and top-k. A `top_k` below 0 means all
-    tokens to servers, as 0 does.
+    `processed`: the server computes them after the temperature, top-p and top-k. A `top_k` below 0 means all.
     """
     return processed or (sampling.temperature in (0, 1) and sampling.top_p == 1 and sampling.top_k <= 0)
 
@@ -101,11 +97,8 @@ def completions_of(
 ) -> list[Completion]:
     """Completions of a server's answer, in the order of their indices; more than `n` are cut off.
 
-    For `processed` see `keeps_logprobs`; `context` is what the server's model can hold, where that is known;
-    `biased`: the request changes the distribution in other ways, too (`biasing_fields`).
-
-    Raises:
-        ValueError, KeyError, TypeError ...: The answer is malformed, or the server broke a completion off.
+    For `processed` see `keeps_logprobs`, for `biased` `biasing_fields`; `context` is what the server's model
+    can hold, where that is known. Any error of `UNREADABLE`: the answer is malformed, or was broken off.
     """
     answer = json.loads(payload)
     choices = answer["choices"][:n]
@@ -173,11 +166,7 @@ def _ending(choice: Mapping[str, Any]) -> object:
 
 
 def _finish_reason(word: object) -> FinishReason:
-    """Why a choice ended, given the server's word; without one it has finished.
-
-    Raises:
-        ValueError: It was broken off, or the word is not known: half an answer is never used.
-    """
+    """Why a choice ended; a ValueError for a word that is not known: half an answer is never used."""
     reason = _FINISH_REASONS.get(str(word).lower().partition(":")[0].strip())
     if reason is None:
         advice = "a word for a good end belongs into the list in mars_env.models.openai_dialect"
@@ -188,8 +177,8 @@ def _finish_reason(word: object) -> FinishReason:
 def _cut_by_context(prompt: int, sampled: int, cut: int, sampling: Sampling, context: int | None) -> bool:
     """Whether the context cut choices off: they all have one prompt, and so the same room.
 
-    Either the prompt is known to leave too little, or fewer tokens were sampled than all `cut` choices would
-    have at their own limit. A request without a limit leaves only the context.
+    Either the prompt leaves too little, or fewer tokens were sampled than all `cut` choices have at their own
+    limit. A request without a limit leaves only the context.
     """
     if context is not None and prompt:
         return bool(prompt + sampling.max_tokens > context)
@@ -211,13 +200,11 @@ _FILTERED = re.compile(r"\b(content_filter|content_policy_violation|invalid_prom
 
 
 def _kind(payload: bytes) -> str:
-    """Code and type of an error."""
     error = _error(payload)
     return f"{error.get('code')} {error.get('type')}" if isinstance(error, dict) else ""
 
 
 def _error(payload: str | bytes) -> Any:
-    """The error that an answer's body holds; None if it is not a JSON object."""
     try:
         answer = json.loads(payload)
     except (ValueError, RecursionError):
@@ -236,21 +223,16 @@ _TOO_LONG = re.compile(
 
 
 def context_of(payload: bytes, model: str) -> int | None:
-    """A model's context length from a server's list of models (vLLM, SGLang and others); else None.
-
-    vLLM gives that of an adapter at its base model, the adapter's ``parent``.
-    """
+    """A model's context length from a server's list of models; vLLM gives an adapter's at its ``parent``."""
     try:
         listed = json.loads(payload)["data"]
         [entry] = [one for one in listed if one.get("id") == model]
         bases = [one for one in listed if one.get("id") == (entry.get("parent") or model)]
-        lengths = [one.get(name) for one in (entry, *bases) for name in _CONTEXT]
+        names = ("max_model_len", "max_context_length", "context_length")
+        lengths = [one.get(name) for one in (entry, *bases) for name in names]
     except UNREADABLE:
         return None
     return next((value for value in lengths if type(value) is int and value > 0), None)
-
-
-_CONTEXT = ("max_model_len", "max_context_length", "context_length")
 
 
 def message_text(message: Mapping[str, Any]) -> str:
@@ -258,9 +240,6 @@ def message_text(message: Mapping[str, Any]) -> str:
 
     Content may be a list of parts. Calls are written as Hermes and Qwen do, JSON in ``<tool_call>``. Lone
     surrogates become U+FFFD.
-
-    Raises:
-        TypeError: The content is not a string.
 
     Example:
         >>> message_text({"content": "4", "reasoning": "2 + 2"})
@@ -282,7 +261,6 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def _call(function: Mapping[str, Any]) -> str:
-    """A call in tags; arguments that are not JSON stay the string that the model wrote."""
     arguments = function.get("arguments") or "{}"
     with suppress(ValueError, TypeError, RecursionError):
         arguments = json.loads(arguments)
@@ -292,7 +270,6 @@ def _call(function: Mapping[str, Any]) -> str:
 
 
 def _text_of(item: Mapping[str, Any]) -> str:
-    """The text of an item of a message's content, or of the items in it."""
     text = next((item[name] for name in ("text", "thinking", "summary") if item.get(name) is not None), None)
     if isinstance(text, list):
         return "".join(map(_text_of, text))
@@ -318,7 +295,6 @@ def _tokens(usage: Mapping[str, Any], name: str) -> int:
 
 
 def _whole(value: Any) -> Any:
-    """A whole number as an integer; anything else as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -338,10 +314,7 @@ def _shares(total: int, texts: Sequence[str]) -> list[int]:
 
 
 def embedded_error(payload: bytes) -> tuple[int, bytes] | None:
-    """Status and body of an error in an answer of status 200, as proxies such as OpenRouter send; else None.
-
-    An error without a status is 500.
-    """
+    """Status (or 500) and body of an error in an answer of status 200, as proxies such as OpenRouter send."""
     try:
         answer = json.loads(payload)
         error = answer.get("error") or next(one["error"] for one in answer["choices"] if one.get("error"))

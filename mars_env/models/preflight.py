@@ -15,7 +15,6 @@ from mars_env.types import Agent, Sampling
 log = logger(__name__)
 
 _INNER = ("model", "_model", "judge", "verifier", "grader", "selection", "visibility")
-"""Attributes by which agents, graders and games hold models."""
 
 _DEEPEST = 8
 
@@ -24,16 +23,11 @@ async def preflight(agents: Mapping[str, Agent], game: object = None, trained: C
     """Ask the servers of a run for their models: a wrong name, key or address ends the run before it starts.
 
     The list of models costs nothing. Only where a name is not in it, or exact tokens are wanted, each server
-    is also asked for a completion of at most 16 tokens.
-
-    Args:
-        agents: By name; those without a model behind a server are left alone.
-        game: What is played: the models of its graders are asked, too.
-        trained: Names of agents whose turns will be trained on.
+    is also asked for a completion of at most 16 tokens. Models of the game's graders are asked, too.
 
     Raises:
         ConfigError: A server refuses the key, does not have the model, or gives no token ids or
-            log-probabilities where they are needed.
+            log-probabilities of agents that are `trained`.
         ModelError: No server of a model can be reached.
     """
     for name, agent in agents.items():
@@ -63,7 +57,6 @@ def _servers(player: object) -> list[HTTPModel]:
 
 
 def _untrainable(model: HTTPModel, sampling: object) -> str:
-    """Why turns that are sampled from a server cannot be trained on; empty if they can."""
     if not model.exact:
         return f"{model.name} is not asked for token ids and log-probabilities: make it with exact=True"
     if model.biasing:
@@ -102,7 +95,6 @@ async def check_server(model: HTTPModel) -> None:
 
 
 async def _probe(model: HTTPModel, names: list[str]) -> None:
-    """One completion: whether the model is there, and its tokens are exact where that is asked for."""
     try:
         [completion] = await model.complete([{"role": "user", "content": "Hello"}], 1, CONTROL)
     except ModelError as error:

@@ -32,7 +32,7 @@ def is_messages(prompt: Prompt) -> TypeGuard[Sequence[Message]]:
 
 
 def check_request(n: int, sampling: Sampling) -> None:
-    """Reject a request that makes no sense, by a `ConfigError` that is the same for every model."""
+    """Reject a request that makes no sense, by the same `ConfigError` for every model."""
     if n < 1:
         raise ConfigError(f"n must be at least 1, got {n}")
     if sampling.max_tokens < 1:
@@ -61,7 +61,7 @@ def plain_chat(messages: Sequence[Message]) -> str:
 
 
 def prompt_text(prompt: Prompt) -> str:
-    """A prompt as one string, for scripts and logs; token ids are written as numbers."""
+    """A prompt as one string, for scripts and logs."""
     if isinstance(prompt, str):
         return prompt
     if is_token_ids(prompt):
@@ -70,35 +70,23 @@ def prompt_text(prompt: Prompt) -> str:
 
 
 def with_messages(completions: Sequence[Completion], prompt: Prompt) -> list[Completion]:
-    """Completions that say what their model was sent, where they do not say it yet.
-
-    Example:
-        >>> with_messages([Completion("4")], [{"role": "user", "content": "2 + 2?"}])[0].messages
-        (('user', '2 + 2?'),)
-    """
+    """Completions that say what their model was sent, where they do not say it yet."""
     messages: tuple[tuple[str, str], ...] = ()
     if isinstance(prompt, str):
         messages = (("prompt", prompt),)
     elif is_messages(prompt):
         messages = tuple((str(message["role"]), _message_text(message)) for message in prompt)
-    return [
-        completion if completion.messages else replace(completion, messages=messages)
-        for completion in completions
-    ]
+    return [one if one.messages else replace(one, messages=messages) for one in completions]
 
 
 def _message_text(message: Message) -> str:
-    """The text of a message, and the calls of tools in it as JSON."""
     content = message.get("content") or ""
     calls = [json.dumps(call.get("function")) for call in message.get("tool_calls") or ()]
     return "\n".join([content if isinstance(content, str) else json.dumps(content), *calls])
 
 
 def with_instruction(prompt: Prompt, text: str) -> Prompt:
-    """A prompt whose system message ends with a text; a string begins with it.
-
-    Raises:
-        ConfigError: The prompt is of token ids.
+    """A prompt whose system message ends with a text; a string begins with it; token ids are a ConfigError.
 
     Example:
         >>> with_instruction([{"role": "user", "content": "2 + 2?"}], "Be brief.")[0]
@@ -117,8 +105,7 @@ def with_instruction(prompt: Prompt, text: str) -> Prompt:
 def room_for(name: str, prompt_tokens: int, sampling: Sampling, context: int) -> int:
     """Tokens that may be sampled after a prompt: the agent's limit, or what the context leaves; at least 0.
 
-    Raises:
-        ContextError: There is less room than the limit, and ``Sampling.overflow`` rejects that.
+    A `ContextError` if there is less room than the limit, and ``Sampling.overflow`` rejects that.
     """
     room = max(0, context - prompt_tokens)
     if room < sampling.max_tokens and sampling.overflow == "refuse":
@@ -153,9 +140,8 @@ class Sampled(NamedTuple):
 
     Attributes:
         token_ids: The sampled tokens, the stop token included.
-        logprobs: One for each token, under the sampling distribution.
-        finish_reason: ``"stop"`` or ``"length"``.
-        versions: Run-length versions of the weights.
+        logprobs: Of each token, under the sampling distribution.
+        versions: Of the weights, run-length.
     """
 
     token_ids: tuple[int, ...]
@@ -182,7 +168,7 @@ def sampled_completion(ids: tuple[int, ...], sampling: Sampling, sampled: Sample
 
 
 class TokenWriter:
-    """Prompts and given texts as token ids: what is the same for every model whose tokenizer is here."""
+    """Prompts and given texts as token ids, for every model whose tokenizer is here."""
 
     name: str
     tokenizer: Any
@@ -200,7 +186,6 @@ class TokenWriter:
 
         Raises:
             ModelError: There are no tokens, or ids not below `vocabulary`.
-            ConfigError: The chat template rejects the messages.
         """
         if isinstance(prompt, str):
             ids: Iterable[int] = self.tokenizer.encode(without_surrogates(prompt))
@@ -215,12 +200,8 @@ class TokenWriter:
 
         Each text is encoded separately from the prompt and the others, so no token crosses a boundary. A
         special token that a text spells out (``<|im_end|>``) is read as ordinary characters, because a
-        model's text must not be able to end a turn. Token ids are used as they are.
-
-        Args:
-            prompt: What the model reads.
-            texts: What it writes, in one or more parts.
-            end: Whether the token that ends a completion follows; a `ConfigError` if the tokenizer has none.
+        model's text must not be able to end a turn. Token ids are used as they are. With `end` the token that
+        ends a completion follows.
 
         Raises:
             ModelError: There are no tokens, or ids outside the vocabulary.
@@ -245,7 +226,6 @@ class TokenWriter:
         )
 
     def _checked(self, ids: Iterable[int], what: str) -> tuple[int, ...]:
-        """Token ids, of which there must be some; each of the vocabulary."""
         ids = tuple(ids)
         if not ids:
             raise ModelError(f"{self.name}: {what} has no tokens; give it at least one")
@@ -265,7 +245,6 @@ class TokenWriter:
         return encode_runs(self.tokenizer, gate.runs(render, messages, tools), special=special)
 
     def _render(self, messages: Sequence[Message], tools: Sequence[Any], *, tokenize: bool = False) -> Any:
-        """Messages through the chat template."""
         options = {**self.template_options, "tools": list(tools)} if tools else self.template_options
         try:
             return self.tokenizer.apply_chat_template(
@@ -294,8 +273,7 @@ class TokenModel(TokenWriter, ABC):
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
         """Sample n completions of one prompt.
 
-        Where the context leaves less room than ``sampling.max_tokens``, a completion that is cut off there
-        has the finish reason ``"context"``; one without any room is empty. See ``Sampling.overflow``.
+        One that the context cuts off has the finish reason ``"context"``; one without any room is empty.
 
         Raises:
             ModelError: The engine fails (out of memory, say).
@@ -322,8 +300,8 @@ class TokenModel(TokenWriter, ABC):
     async def score(self, prompt: Prompt, *texts: str | Sequence[int], end: bool = True) -> Completion:
         """How probable given texts are after a prompt: their completion with its log-probabilities.
 
-        The logarithm of the probability of the whole is the sum of ``logprobs``, at temperature 1. Concurrent
-        requests are scored in one batch. See `written` for how texts become tokens.
+        The logarithm of the probability of the whole is the sum of ``logprobs``, at temperature 1. See
+        `written` for how texts become tokens.
 
         Raises:
             ContextError: Prompt and texts are longer than the model's context.

@@ -38,9 +38,7 @@ class Attempts:
     Attributes:
         tried: Endpoints on which it has failed since it last paused.
         failures: How often it has failed on all endpoints, which then answered another request.
-        pauses: How often it has paused.
         retry_after: Seconds that those `tried` ask it to wait, at most.
-        failing_since: When the first attempt failed.
     """
 
     tried: set[Endpoint] = field(default_factory=set)
@@ -61,13 +59,8 @@ class Retries:
 
     A failure counts once the servers have answered something after it: another request, or else a harmless
     one, the control. A request is given up when `limit` failures count. While the servers answer nothing, it
-    waits; after `patience` seconds of that they are down.
-
-    Args:
-        name: The model's name, for messages.
-        limit: Most failures of a request.
-        backoff: Seconds of a request's first pause, about; doubles each time, up to `LONGEST_PAUSE`.
-        patience: Seconds that the servers may answer nothing.
+    waits; after `patience` seconds of that they are down. The first of a request's pauses lasts about
+    `backoff` seconds; it doubles each time, up to `LONGEST_PAUSE`.
     """
 
     def __init__(self, name: str, limit: int, backoff: float, patience: float) -> None:
@@ -82,12 +75,7 @@ class Retries:
         self._answered_at, self._is_out = now(), False
 
     async def wait(self, attempts: Attempts, failure: RequestFailed, control: Control) -> None:
-        """Wait until a request that failed on all endpoints is to be sent again.
-
-        Raises:
-            ModelError: It has failed too often.
-            ServerDown: The servers have answered nothing for `patience` seconds.
-        """
+        """Wait until a request that failed on all endpoints is to be sent again; raises if it is given up."""
         failed_at = now()
         while self._answered_at <= failed_at:
             end = max(attempts.failing_since, self._answered_at) + self._patience
@@ -97,7 +85,11 @@ class Retries:
             self._log_outage(end, failure)
             await asyncio.sleep(min(self._pause(attempts), end - now()))
             if self._answered_at <= failed_at and not self._controlling:
-                await self._send(control)
+                self._controlling = True
+                try:
+                    await control()
+                finally:
+                    self._controlling = False
         attempts.failures += 1
         if attempts.failures >= self._limit:
             times = f"the request failed {attempts.failures} times while others were answered"
@@ -113,15 +105,7 @@ class Retries:
                 *(self._name, seconds_left, failure),
             )
 
-    async def _send(self, control: Control) -> None:
-        self._controlling = True
-        try:
-            await control()
-        finally:
-            self._controlling = False
-
     def _pause(self, attempts: Attempts) -> float:
-        """Seconds of the request's next pause."""
         pause = min(LONGEST_PAUSE, self._backoff * 2.0 ** min(attempts.pauses, 16))
         pause = max(attempts.retry_after, pause * self._jitter.uniform(0.5, 1.5))
         attempts.pauses, attempts.retry_after = attempts.pauses + 1, 0.0

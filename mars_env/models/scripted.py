@@ -23,13 +23,12 @@ _VOCABULARY = 50_000
 class ScriptedModel:
     """A model that follows a script; the same seed gives the same texts.
 
-    It obeys the limits as a real model does: a token is a word with the space before it, an end token follows
-    the last one, stop strings end a text, and ``max_tokens`` cuts it.
+    A token is a word with the space before it; an end token follows the last one.
 
     Attributes:
         script: A function (see `Script`), or texts: sample i is then the i-th text, in turn, or, where the
             request has a seed, one that the sample's seed picks.
-        ids: Whether completions carry token ids and log-probabilities, which are artificial.
+        ids: Whether completions carry artificial token ids and log-probabilities.
         latency: Seconds that each request takes.
         name: The default policy name of agents.
 
@@ -92,7 +91,6 @@ class ScriptedModel:
 
 
 def _words(text: str) -> list[str]:
-    """Words with the space before them; a remainder at the end is one more."""
     return re.findall(r"\s*\S+|\s+\Z", text)
 
 

@@ -11,7 +11,6 @@ PIECE = 8
 """A piece of a secret of this many characters is masked: a server may have cut the rest."""
 
 SHORTEST = 4
-"""Shorter words are not secrets."""
 
 MASK = "***"
 

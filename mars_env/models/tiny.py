@@ -19,18 +19,10 @@ def tiny_model(
     context: int = 1024,
     name: str = "tiny",
 ) -> HFModel:
-    """A transformer of two layers with random weights, one token for each letter.
+    """A transformer of two layers with random weights, one token for each letter: `width` is a multiple of 8.
 
     It knows nothing. In a minute it can learn the form of an answer and a few habits, which is enough to see
-    that a reward reaches the weights.
-
-    Args:
-        letters: What it can read and write; it reads anything else as padding. The fewer, the sooner it finds
-            a reward.
-        seed: Of the weights.
-        width: Of the hidden layers: a multiple of 8.
-        context: Most characters of prompt and completion together.
-        name: The name of the weights.
+    that a reward reaches the weights; the fewer letters, the sooner. It reads anything else as padding.
     """
     pieces = ("<pad>", "<end>", *dict.fromkeys(letters))
     core = Tokenizer(models.WordLevel({piece: i for i, piece in enumerate(pieces)}, unk_token="<pad>"))

@@ -1,8 +1,8 @@
 """The gate of a tokenizer: the chat template alone writes control tokens, contents are ordinary text.
 
 Contents are cut inside of each control token that they spell out, the template is rendered around them, and
-what lies between two cuts is encoded separately, so that no token crosses a cut. A prompt without such a
-spelling has exactly the ids of the template's plain rendering.
+what lies between two cuts is encoded separately. A prompt without such a spelling has exactly the ids of the
+template's plain rendering.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,6 @@ from mars_env.gate import Spellings, map_message, map_strings
 from mars_env.types import Message
 
 Render = Callable[[list[Message], list[Any]], str]
-"""Renders messages, and the schemas of tools."""
 
 
 class TokenGate:
@@ -37,7 +36,6 @@ class TokenGate:
         return not self._normalizes and not any(map(self._is_part, _texts(messages, tools)))
 
     def _is_part(self, text: str) -> bool:
-        """Whether a text holds a control token, or could be one together with what stands around it."""
         if len(text) < self.tokens.longest and any(text in name for name in self.tokens.names):
             return bool(text)
         if not any(edge in text for edge in self._edges):
@@ -47,10 +45,7 @@ class TokenGate:
         return open_ended or bool(self.tokens.starts(text))
 
     def runs(self, render: Render, messages: Sequence[Message], tools: Sequence[Any] = ()) -> list[str]:
-        """The rendered text in runs; encoded separately, they hold no control token but the template's.
-
-        Several only where contents spell one out, alone or together with what the template writes around it.
-        """
+        """The rendered text in runs; encoded separately, they hold no control token but the template's."""
         messages, tools = list(messages), list(tools)
         if self.is_plain(messages, tools):
             return [render(messages, tools)]
@@ -69,7 +64,6 @@ class TokenGate:
         return cut.join(parts)
 
     def _joined(self, parts: Sequence[str]) -> list[str]:
-        """The parts without those cuts that no control token crosses."""
         runs = [parts[0]]
         for piece in parts[1:]:
             before, after = runs[-1][-self._reach :], piece[: self._reach]
@@ -110,7 +104,6 @@ def _added_tokens(tokenizer: Any) -> list[Any]:
 
 
 def _texts(messages: Sequence[Message], tools: Sequence[Any]) -> list[str]:
-    """All the text in messages and tools."""
     texts: list[str] = []
 
     def note(text: str) -> str:
@@ -133,6 +126,5 @@ def _with_ends(message: Message, cut: str) -> Message:
 
 
 def _unused_character(text: str) -> str:
-    """A private character that a text does not hold; if it holds all of them, another one."""
     used = set(text)
     return next(character for character in map(chr, range(0x10FFFF, 0, -1)) if character not in used)

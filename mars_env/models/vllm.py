@@ -17,12 +17,7 @@ from mars_env.models import vllm_engines as engines
 from mars_env.models.checkpoint import from_checkpoint
 from mars_env.models.checksums import Checksum, checksums, merged
 from mars_env.models.requests import Sampled, TokenModel, require_fit
-from mars_env.models.vllm_weights import (
-    EXTENSION,
-    WEIGHT_CHECKSUMS,
-    complete_weights,
-    shared,
-)
+from mars_env.models.vllm_weights import EXTENSION, WEIGHT_CHECKSUMS, complete_weights, shared
 from mars_env.seeds import derive_seed
 from mars_env.types import Completion, Sampling
 
@@ -34,8 +29,6 @@ _HARDWARE = {
 
 
 class _Client(TokenModel):
-    """What a model and an adapter on it share: the engine, the tokenizer, and how requests are made."""
-
     capacity: int
     _vllm: Any
     _engine: engines.OfflineEngine | engines.StreamingEngine
@@ -64,7 +57,6 @@ class _Client(TokenModel):
         return replace(completion, logprobs=values, versions=((read.versions[0][0], len(values)),))
 
     async def _generated(self, jobs: Sequence[tuple[tuple[int, ...], Any]]) -> list[engines.EngineOutput]:
-        """The outputs for prompts and their sampling parameters; all tokens of an adapter are its own."""
         if self._adapter is None and self._adapters_alone:
             advice = "use engine='offline', or a model without max_lora_rank"
             raise ConfigError(f"{self.name}: on CPUs an async engine serves adapters alone; {advice}")
@@ -104,9 +96,8 @@ class _Client(TokenModel):
 class VLLMModel(_Client):
     """A causal language model run by vLLM, on the GPUs or CPUs of this machine.
 
-    Each sample is a request with its own seed; the samples of a prompt share it through the prefix cache.
-    Log-probabilities are those of the distribution sampled from: after the temperature, top-p and top-k.
-    Greedy completions carry those at temperature 1. Temperatures are 0, or 0.01 to 2.
+    Each sample is a request with its own seed. Log-probabilities are those of the distribution sampled from:
+    after the temperature (0, or 0.01 to 2), top-p and top-k. Greedy completions carry those at temperature 1.
 
     The engine ``"async"`` (vLLM's `AsyncLLM`) takes requests at any time; ``"offline"`` (`LLM`) runs waves
     (see `mars_env.models.batching`): its batches, and so its rounding, are the same in each run.
@@ -115,7 +106,6 @@ class VLLMModel(_Client):
 
     Args:
         model: A checkpoint's path or name.
-        engine: ``"async"`` or ``"offline"``.
         eager: Do not compile graphs: a quicker start, slower decoding. Best for small models and tests.
         max_lora_rank: Largest rank of the adapters to be served; None for none. See `adapter`.
         options: More of vLLM's engine arguments, e.g. ``{"gpu_memory_utilization": 0.5}``; the ``dtype`` of
@@ -123,12 +113,7 @@ class VLLMModel(_Client):
         name: Name in messages and the default policy name of agents.
         template_options: Passed to the tokenizer's chat template, e.g. ``{"enable_thinking": False}``.
 
-    Attributes:
-        capacity: Samples that the engine decodes at once.
-        version: Version of the weights, noted with each token; see `refresh`.
-
     Raises:
-        MissingExtra: vLLM is not installed.
         ConfigError: The checkpoint cannot be loaded, or vLLM rejects a setting.
     """
 
@@ -206,7 +191,7 @@ class VLLMModel(_Client):
         self.close()
 
     def close(self) -> None:
-        """Stop the engine and free its memory. It stops with the process in any case."""
+        """Stop the engine, which otherwise stops with the process."""
         self._engine.close()
 
     def refresh(self, weights: Any, version: int | None = None) -> None:
@@ -214,11 +199,8 @@ class VLLMModel(_Client):
 
         Args:
             weights: A module of transformers or its state dict, with all parameters under the checkpoint's
-                own names.
+                own names; else a `ConfigError`.
             version: The new version; by default one more than the old.
-
-        Raises:
-            ConfigError: Parameters are missing.
         """
         version = self.version + 1 if version is None else version
         state = weights if isinstance(weights, Mapping) else weights.state_dict()
@@ -247,19 +229,15 @@ class VLLMModel(_Client):
         Args:
             path: Directory with ``adapter_config.json`` and ``adapter_model.safetensors``, or the adapter
                 that is trained (`mars_env.trainers.lora.Adapter`).
-            name: Name in messages and the default policy name of agents; by default the directory's, or that
-                of the adapter.
-            version: Version of the adapter, noted with each token.
+            name: As for a model; by default that of the directory or of the adapter.
+            version: Noted with each token.
         """
         name = name or (Path(path).name if isinstance(path, str | Path) else path.name)
         return VLLMAdapter(self, path, name, version)
 
 
 class VLLMAdapter(_Client):
-    """A LoRA adapter on a `VLLMModel`, as a separate model; made by `VLLMModel.adapter`.
-
-    In this way several policies can share one engine and one copy of the base weights.
-    """
+    """A LoRA adapter on a `VLLMModel`, as a separate model; made by `VLLMModel.adapter`."""
 
     def __init__(self, base: VLLMModel, path: str | Path | Any, name: str, version: int) -> None:
         vars(self).update(vars(base))
@@ -292,12 +270,9 @@ class VLLMAdapter(_Client):
         self.base.sleep()
 
     def refresh(self, path: str | Path | Any, version: int | None = None) -> None:
-        """Use another adapter; running requests end with the one they started with.
+        """Use another adapter (see `VLLMModel.adapter`); running requests end with the one they started with.
 
-        Args:
-            path: A new directory, or the adapter that is trained. vLLM reads adapters from directories only,
-                so its weights pass through one in the machine's memory.
-            version: Version of the adapter; by default one more than the old.
+        vLLM reads adapters from directories only, so one that is trained passes through the machine's memory.
         """
         if self.base._loras is None:
             raise ConfigError(f"{self.base.name}: make the model with max_lora_rank, e.g. 16, for adapters")

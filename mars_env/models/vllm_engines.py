@@ -21,7 +21,7 @@ _REJECTIONS = (ValueError, TypeError, OSError)
 
 @dataclass(eq=False, frozen=True, slots=True)
 class EngineRequest:
-    """One sample: the prompt's token ids, vLLM's sampling parameters and LoRA request."""
+    """One sample, by vLLM's sampling parameters and LoRA request."""
 
     ids: tuple[int, ...]
     params: Any
@@ -40,10 +40,7 @@ _Ticket = Ticket[tuple[EngineRequest, ...], list[EngineOutput]]
 
 
 def generated(output: Any, version: int) -> EngineOutput:
-    """An output with its versions: as vLLM notes them since 0.32, else `version` for all tokens.
-
-    Requests end before the weights change, so all tokens come from the engine's weights.
-    """
+    """An output with its versions: vLLM's own since 0.32, else `version` (requests end before it changes)."""
     completion = output.outputs[0]
     spans = getattr(completion, "weight_versions", None)
     if spans is not None:
@@ -149,8 +146,7 @@ class OfflineEngine(_Engine):
 class StreamingEngine(_Engine):
     """`AsyncLLM`: requests join and leave the running batch at any time.
 
-    It runs in its own event loop and thread, so that it can be used from any event loop, and so that
-    `reload` may wait in the loop that the requests come from.
+    It has its own event loop and thread, so that it can be used from any loop, and `reload` may wait there.
     """
 
     def __init__(self, settings: Mapping[str, Any], version: int) -> None:
@@ -247,7 +243,6 @@ def on_cpu() -> bool:
 
 
 def _made(make: Any) -> Any:
-    """What `make` makes; vLLM's refusals of settings become a `ConfigError`."""
     failed = explained(ConfigError, "vLLM could not start", RuntimeError)  # the log has its processes' words
     with failed, explained(ConfigError, "vLLM rejects the model or its settings", *_REJECTIONS):
         return make()
@@ -260,7 +255,6 @@ def _failure(error: BaseException) -> BaseException:
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, held: list[Any]) -> None:
-    """Shut an engine down in its own loop, then end the loop and its thread."""
 
     async def last() -> None:
         while held:

@@ -12,7 +12,6 @@ from typing import Any
 from mars_env.errors import ConfigError
 
 _ALIGNED = 64
-"""Every tensor begins at a multiple of so many bytes."""
 
 
 class WorkerExtension:
@@ -53,7 +52,7 @@ class WorkerExtension:
 
 
 def _packing(setup: Any) -> Any:
-    """The method of vLLM that puts the weights into the kernel's order, with the step it leaves out."""
+    """The method of vLLM with the step that it leaves out."""
 
     def setup_kernel(self: Any, layer: Any, w13: Any, w2: Any) -> None:
         if self.moe_kernel is None:  # the first load, which is complete
@@ -82,8 +81,8 @@ PACK_RELOADED = WorkerExtension.pack_reloaded_experts.__name__
 def readable_tensors(model: Any) -> dict[str, Any]:
     """The parameters of one of vLLM's models by their names in a checkpoint, in its layout.
 
-    Fused ones (``qkv_proj``) are taken apart, and rows that pad the vocabulary left out. Parameters that are
-    packed for a kernel, quantised or divided between workers are not among them.
+    Fused ones (``qkv_proj``) are taken apart, and rows that pad the vocabulary left out, and so are
+    parameters that are packed for a kernel, quantised or divided between workers.
     """
     fused = getattr(model, "packed_modules_mapping", {})
     tensors: dict[str, Any] = {}
@@ -111,7 +110,7 @@ def _is_plain(module: Any, parameter: Any) -> bool:
 def shared(tensors: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Tensors in memory that other processes of this user can map: arguments of `load_shared_weights`.
 
-    The memory has no name that could outlive the process, and no limit such as that of ``/dev/shm``.
+    Unlike a file in ``/dev/shm`` it has no limit, and no name that could outlive the process.
     """
     torch = importlib.import_module("torch")
     layout, size = [], 0
@@ -131,12 +130,9 @@ def shared(tensors: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def complete_weights(state: Mapping[str, Any], config: Any) -> dict[str, Any]:
-    """The tensors of a whole state dict, each once.
+    """The tensors of a whole state dict, each once; a `ConfigError` if parameters are missing.
 
-    vLLM would keep the old weights where new ones are missing, and say so only in its log.
-
-    Raises:
-        ConfigError: Parameters are missing.
+    vLLM would keep the old weights there, and say so only in its log.
     """
     import torch
     from transformers import AutoModelForCausalLM

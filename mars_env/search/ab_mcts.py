@@ -2,15 +2,11 @@
 
 At every node the search samples whether to go wider (GEN: a new child of this node) or deeper (CONT: into an
 existing child), and which agent acts. Source: Inoue et al., "Wider or Deeper?" (arXiv 2503.04412), as
-TreeQuest 0.3.3 implements it; the depth-guided form is MARS2-T+ (arXiv 2602.07848). What an arm has observed:
+TreeQuest 0.3.3 implements it; the depth-guided form is MARS2-T+ (arXiv 2602.07848).
 
-- GEN: the scores of this node's children;
-- CONT: the scores of everything below its children;
-- a child: its own score and the scores of everything below it;
-- an agent: the scores of all its nodes in the whole tree (``stack``: of this node's subtree, by
-  the agent that made the child above them).
-
-A pending expansion counts as an observation of 0 along its path until its result arrives.
+GEN has observed the scores of this node's children, CONT those of everything below these, a child its own and
+those below it, an agent those of all its nodes in the tree (``stack``: in this node's subtree). A pending
+expansion counts as an observation of 0 along its path until its result arrives.
 """
 
 import math
@@ -31,21 +27,18 @@ class ABMCTSASettings(Options):
     prior: BetaPrior | GaussianPrior = Field(default=BetaPrior(), discriminator="kind")
     """The belief about every arm before its first score; Gaussian is what MARS2's release runs."""
     choice: Literal["thompson", "ucb", "stack"] = "thompson"
-    """How the agent is chosen: after GEN, by Thompson sampling or by UCB over all that each agent did
-    in the tree (TreeQuest's ``multiarm_bandit_*``); or first, by Thompson sampling at each
-    node, where each agent has its own GEN and CONT arms (TreeQuest's ``stack``)."""
+    """How the agent is chosen: after GEN, by Thompson sampling or by UCB over all that each agent did in the
+    tree (TreeQuest's ``multiarm_bandit_*``); or first, at each node, where each agent has its own GEN and
+    CONT arms (TreeQuest's ``stack``)."""
     depth_decay: float | None = Field(default=None, gt=0.0, le=1.0)
-    """MARS2-T+ takes 0.98: the draw of GEN is weighted by ``g(d) ** c``, where c is how often GEN was
-    taken at this node and d its depth, so that the tree grows deeper. The papers say that g shrinks
-    with depth, but not how; here ``g(d) = depth_decay ** (d + 1)``, and the root has depth 0. A draw below 0,
-    which a Gaussian prior gives and no score has, is divided by the weight: the weight never raises a
-    draw, whatever the prior. None: off."""
+    """MARS2-T+ takes 0.98: the draw of GEN is weighted by ``g(d) ** c``, where c is how often GEN was taken
+    at this node and d its depth, so that the tree grows deeper. The papers say that g shrinks with depth, but
+    not how; here ``g(d) = depth_decay ** (d + 1)``, and the root has depth 0. A draw below 0, which a
+    Gaussian prior may give, is divided by the weight: the weight never raises a draw. None: off."""
 
 
 @dataclass(slots=True)
 class _Sums:
-    """The observations of one arm; pending ones count in n only."""
-
     n: int = 0
     total: float = 0.0
     squares: float = 0.0
@@ -63,8 +56,6 @@ _NO_ROWS: Rows = np.empty((0, 3))
 
 
 class _Arms:
-    """GEN, CONT and the children; one for each node (or, with ``stack``, for each node and agent)."""
-
     __slots__ = ("_table", "children", "cont", "gen")
 
     def __init__(self) -> None:
@@ -78,22 +69,17 @@ class _Arms:
         return self._table[: len(self.children)]
 
     def append(self, child: "_Node") -> None:
-        """Add a child, without observations."""
         size = len(self.children)
         if size == len(self._table):
             self._table = np.concatenate([self._table, np.zeros((max(4, size), 3))])
         self.children.append(child)
 
     def add(self, place: int, n: int, score: float) -> None:
-        """Add observations to a child."""
         self.rows[place] += n, score, score * score
 
 
 class _Node:
-    """A node that is in the tree; the root has no id.
-
-    `group` says in which of the parent's arms it is, `place` which child of these.
-    """
+    """A node: the child `place` of the parent's arms `group`; the root has no id."""
 
     __slots__ = ("arms", "depth", "group", "id", "parent", "place")
 
@@ -108,8 +94,7 @@ class ABMCTSA(Algorithm):
     """AB-MCTS-A over the given agents.
 
     Example:
-        >>> algorithm = ABMCTSA(("coder_0", "coder_1"), ABMCTSASettings())
-        >>> algorithm.choose(np.random.default_rng(0))
+        >>> ABMCTSA(("coder_0", "coder_1"), ABMCTSASettings()).choose(np.random.default_rng(0))
         (None, 'coder_1')
     """
 
@@ -153,7 +138,6 @@ class ABMCTSA(Algorithm):
         self._update(ask, -1)
 
     def _update(self, ask: Ask, n: int, score: float = 0.0) -> None:
-        """Add to all arms on the path of an expansion."""
         node = self._nodes[ask.parent]
         node.arms[self._group[ask.agent]].gen.add(n, score)
         self._by_agent[ask.agent].add(n, score)
@@ -164,7 +148,6 @@ class ABMCTSA(Algorithm):
             node = above
 
     def _draw_group(self, node: _Node, rng: np.random.Generator) -> int:
-        """With ``stack``, the agent; else the only group."""
         if self._groups == 1:
             return 0
         both = [
@@ -174,7 +157,6 @@ class ABMCTSA(Algorithm):
         return int(np.argmax([self._settings.prior.draw(rng, *sums) for sums in both]))
 
     def _goes_on(self, node: _Node, arms: _Arms, rng: np.random.Generator) -> bool:
-        """Whether CONT draws higher than GEN."""
         gen = self._draw(arms.gen, rng)
         cont = self._draw(arms.cont, rng)
         if self._settings.depth_decay is None:
@@ -201,8 +183,7 @@ class ABMCTSA(Algorithm):
 def _exceeds(cont: float, gen: float, weight: float) -> bool:
     """Whether CONT's draw exceeds GEN's, which is lowered by a weight in [0, 1].
 
-    The weight multiplies a draw of 0 or more and divides one below 0, so it lowers both. A smaller weight
-    never turns CONT into GEN, nor does a lower draw of GEN.
+    The weight multiplies a draw of 0 or more and divides one below 0, so it lowers both.
 
     Example:
         >>> _exceeds(0.5, 0.6, 1.0), _exceeds(0.5, 0.6, 0.8), _exceeds(-0.55, -0.5, 0.8)
@@ -212,6 +193,5 @@ def _exceeds(cont: float, gen: float, weight: float) -> bool:
 
 
 def _upper_bounds(arms: Sequence[_Sums]) -> list[float]:
-    """UCB1 of each arm; infinite for one that was never taken."""
     logarithm = math.log(max(1, sum(arm.n for arm in arms)))
     return [arm.total / arm.n + math.sqrt(2 * logarithm / arm.n) if arm.n else math.inf for arm in arms]

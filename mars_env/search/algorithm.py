@@ -15,13 +15,7 @@ class Options(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request that `agent` make one new node.
-
-    Attributes:
-        id: The new node's id, numbered from 0 in the order of asking.
-        parent: The node that it refines; None asks for a fresh start at the root.
-        agent: The agent that makes it.
-    """
+    """A request that `agent` make a new node, numbered from 0; without a parent a fresh start at the root."""
 
     id: int
     parent: int | None
@@ -31,8 +25,7 @@ class Ask:
 class Algorithm(Protocol):
     """Where a tree grows next: all that a new search policy must implement, or inherit.
 
-    `choose` samples and changes nothing; `add`, `score` and `drop` change the tree in place. So the state
-    of an algorithm is a function of these calls in their order, and a search is resumed by repeating them.
+    `choose` samples and changes nothing: a search is resumed by repeating the other calls in their order.
     """
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:

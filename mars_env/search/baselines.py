@@ -54,9 +54,9 @@ class Refinement(Algorithm):
     """Sequential refinement: every node refines the last one of its chain; the agents take turns.
 
     Example:
-        >>> algorithm = Refinement(("coder_0",), RefinementSettings())
-        >>> algorithm.add(Ask(0, None, "coder_0"))
-        >>> algorithm.score(Ask(0, None, "coder_0"), 0.0)
+        >>> algorithm, ask = Refinement(("coder_0",), RefinementSettings()), Ask(0, None, "coder_0")
+        >>> algorithm.add(ask)
+        >>> algorithm.score(ask, 0.0)
         >>> algorithm.choose(np.random.default_rng(0))
         (0, 'coder_0')
     """
@@ -69,8 +69,7 @@ class Refinement(Algorithm):
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
         """The shortest chain that is not waiting; None if all are."""
-        chain = self._shortest()
-        if chain is None:
+        if (chain := self._shortest()) is None:
             return None
         turn = self._chains.index(chain) + chain.steps
         return chain.tip, self._agents[turn % len(self._agents)]

@@ -1,8 +1,4 @@
-"""Posteriors of an arm's mean score after n observations, by conjugate updates.
-
-A posterior needs three sums of the observations, so an update costs the same however many there were. A draw
-takes numbers or arrays of them: all arms of a node are sampled together.
-"""
+"""Posteriors of an arm's mean score after n observations, by conjugate updates."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -37,7 +33,7 @@ class GaussianPrior(Options):
     """Scores as normal with unknown mean and variance: the normal-inverse-chi-squared prior.
 
     With the parameters of Murphy, Probabilistic Machine Learning: Advanced Topics, 3.4.3.3; the defaults are
-    TreeQuest's. The mean's marginal posterior, a shifted and scaled Student t, is drawn from directly.
+    TreeQuest's.
     """
 
     kind: Literal["gaussian"] = "gaussian"
@@ -47,13 +43,7 @@ class GaussianPrior(Options):
     tau_square: PositiveFloat = 0.1
 
     def draw(self, rng: np.random.Generator, n: Sums, total: Sums, squares: Sums) -> Any:
-        """Sample the mean score of each arm; arguments as for `BetaPrior`.
-
-        Example:
-            >>> rng = np.random.default_rng(0)
-            >>> float(GaussianPrior().draw(rng, 90_000, 45_000.0, 22_500.0).round(2))
-            0.5
-        """
+        """As `BetaPrior.draw`: from the mean's marginal posterior, a shifted and scaled Student t."""
         mean = total / np.maximum(n, 1)
         spread = np.maximum(squares - total * mean, 0.0)  # rounding may take it below 0
         kappa = self.kappa + n

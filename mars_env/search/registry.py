@@ -29,13 +29,9 @@ def register_algorithm(name: str, algorithm: Any) -> None:
     """Register your own algorithm by name in this process; other processes name it as ``module:Class``.
 
     It is a class with a pydantic model `Settings` and the constructor ``Class(agents, settings)``.
-    Registering the same class again replaces it, as a reloaded module or a notebook must.
-
-    Raises:
-        ConfigError: The name has a colon or belongs to another algorithm.
+    Registering the same class again replaces it, as a notebook must.
 
     Example:
-        >>> register_algorithm("uct", UCT)
         >>> register_algorithm("uct", BestOfN)
         Traceback (most recent call last):
         mars_env.errors.ConfigError: the search 'uct' exists: take another name
@@ -48,18 +44,10 @@ def register_algorithm(name: str, algorithm: Any) -> None:
 
 
 def make_algorithm(name: str, options: Mapping[str, Any], agents: Sequence[str], seed: int) -> Algorithm:
-    """Make one of `ALGORITHMS`, ``"treequest:<class>"``, or ``"module:Class"``, a class of your own.
+    """Make one of `ALGORITHMS`, ``"treequest:<class>"``, or ``"module:Class"``, a class as they are.
 
-    That has a pydantic model `Settings` and the constructor ``Class(agents, settings)``. TreeQuest alone uses
-    the seed; the others sample from the generator that they are given.
-
-    Raises:
-        ConfigError: The name or an option is unknown, or a value is invalid.
-        MissingExtra: A TreeQuest algorithm without TreeQuest.
-
-    Example:
-        >>> type(make_algorithm("uct", {"samples": 3}, ("coder_0",), seed=0)).__name__
-        'UCT'
+    TreeQuest alone uses the seed; the others sample from the generator that they are given. A ConfigError for
+    an unknown name or option.
     """
     prefix, colon, rest = name.partition(":")
     if colon and prefix == "treequest":

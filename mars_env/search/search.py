@@ -1,11 +1,6 @@
 """A search by ask and tell: waves, budgets and early stop, around any algorithm.
 
-    search = Search(SearchSettings(algorithm="ab-mcts-a", calls=60), agents=("coder_0", "coder_1"), seed=0)
-    while asks := search.ask(8):
-        for ask in asks:                     # in parallel, as far as the models allow
-            search.tell(ask.id, score, tokens)
-
-A search does not see what a node holds: only ids, names of agents and scores.
+It does not see what a node holds: only ids, names of agents and scores.
 """
 
 import math
@@ -49,24 +44,18 @@ class SearchSettings(Options):
 
 
 class Search:
-    """One search of one tree.
+    """One search of one tree. Each agent is a separate arm; the seed is the only source of randomness.
 
     By default it runs in waves: all asks of a wave are decided before any of its results arrives, and scores
-    enter the tree in the order of asking. So the same seed and scores give the same tree, however many
-    workers there are and whichever is fastest. Early stop and the token budget take effect between waves.
-
-    Args:
-        settings: How to search.
-        agents: Their names; each is a separate arm.
-        seed: The only source of randomness.
+    enter the tree in the order of asking, so the same seed and scores give the same tree. Early stop and the
+    token budget take effect between waves.
 
     Raises:
         ConfigError: An unknown algorithm or option, or no agents.
 
     Example:
         >>> search = Search(SearchSettings(calls=6), agents=("coder_0", "coder_1"), seed=0)
-        >>> first = search.ask(2)
-        >>> [(ask.id, ask.parent) for ask in first], search.ask(2)
+        >>> [(ask.id, ask.parent) for ask in search.ask(2)], search.ask(2)
         ([(0, None), (1, None)], [])
         >>> search.tell(1, 0.5)
         >>> search.tell(0, None)  # lost: a fault of the machinery
@@ -110,7 +99,7 @@ class Search:
 
     @property
     def reason(self) -> str:
-        """Why the search has stopped: solved, tokens, calls or exhausted; empty while it continues."""
+        """Why it has stopped: solved, tokens, calls or exhausted; empty while it continues."""
         if self._solved:
             return "solved"
         if self.settings.tokens is not None and self._tokens >= self.settings.tokens:
@@ -129,11 +118,7 @@ class Search:
         return len(self._asks) - len(self._scores)
 
     def ask(self, k: int) -> list[Ask]:
-        """At most k expansions that can be made now; none while the wave waits for results, or at the end.
-
-        Raises:
-            ConfigError: k is not positive.
-        """
+        """At most k > 0 expansions that can be made now; none while the wave waits, or at the end."""
         if k < 1:
             raise ConfigError(f"ask for at least one expansion, got k = {k}")
         if self.settings.as_completed:
@@ -144,11 +129,7 @@ class Search:
         return [self._asks[id] for id in handed]
 
     def tell(self, id: int, score: float | None, tokens: int = 0) -> None:
-        """Give the score of an expansion, in [0, 1] (None if it was lost or is unknown), and its cost.
-
-        Raises:
-            ConfigError: The id was not asked for or already has a result, or the score lies outside [0, 1].
-        """
+        """Give the score of an expansion, in [0, 1] (None if it was lost or is unknown), and its cost."""
         if not 0 <= id < len(self._asks) or id in self._queue:
             raise ConfigError(f"node {id} was never asked for: use the ids that ask() returned")
         if id in self._scores or id in self._results:
@@ -192,12 +173,10 @@ class Search:
             if choice is None:
                 self._exhausted = not self._open  # with nothing pending, nothing can change any more
                 return
-            self._begin(Ask(len(self._asks), *choice))
-            self._queue.append(self._asks[-1].id)
-
-    def _begin(self, ask: Ask) -> None:
-        self._asks.append(ask)
-        self._algorithm.add(ask)
+            ask = Ask(len(self._asks), *choice)
+            self._asks.append(ask)
+            self._algorithm.add(ask)
+            self._queue.append(ask.id)
 
     def _settle(self, id: int) -> None:
         score, tokens = self._results.pop(id)

@@ -50,7 +50,7 @@ class TreeOfThoughts(Algorithm):
         self._settle()
 
     def drop(self, ask: Ask) -> None:
-        """The level continues without it."""
+        """The level goes on without it."""
         self._settle()
 
     def _start_level(self, parents: Sequence[int | None]) -> None:

@@ -1,9 +1,9 @@
 """Any algorithm of TreeQuest as a drop-in: ``algorithm="treequest:ABMCTSM"``.
 
-TreeQuest is optional (``pip install treequest``; AB-MCTS-M needs ``treequest[abmcts-m]``). Its algorithms
-have no pending counts, so a wave may ask for one node several times. They sample from the global
-generators, which are seeded for each choice and restored after it, so they must not be used from two
-threads at once. AB-MCTS-M's Markov chains take seconds per choice and cannot be seeded.
+TreeQuest is optional (AB-MCTS-M needs ``treequest[abmcts-m]``). Its algorithms have no pending counts, so a
+wave may ask for one node several times. They sample from the global generators, which are seeded for each
+choice and restored after it: not for two threads at once. AB-MCTS-M's Markov chains take seconds per choice
+and cannot be seeded.
 """
 
 import importlib
@@ -20,12 +20,7 @@ from mars_env.seeds import derive_seed
 
 
 class TreeQuest(Algorithm):
-    """One of TreeQuest's algorithms, as ``"ABMCTSM"`` or ``"algos.best_first_search.BestFirstSearchAlgo"``.
-
-    Raises:
-        MissingExtra: TreeQuest, or a package that this algorithm needs, is not installed.
-        ConfigError: The class does not exist, or does not take these options.
-    """
+    """One of them, as ``"ABMCTSM"`` or ``"algos.best_first_search.BestFirstSearchAlgo"``."""
 
     def __init__(self, name: str, options: Mapping[str, Any], agents: Sequence[str], seed: int) -> None:
         self._name = name
@@ -39,7 +34,7 @@ class TreeQuest(Algorithm):
         self._ids: dict[int, int | None] = {-1: None}  # node id by TreeQuest's index of the node
 
     def choose(self, rng: np.random.Generator) -> tuple[int | None, str] | None:
-        """Its own choice. The draws are seeded by their number, so that a search can be repeated."""
+        """Its own choice, seeded by its number, so that a search can be repeated."""
         with _seeded(derive_seed(self._seed, "treequest", self._draws)):
             trial = self._next_trial()
         if trial is None:
@@ -84,7 +79,6 @@ class TreeQuest(Algorithm):
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators, which TreeQuest samples from, and restore them."""
     # TreeQuest knows no other source of randomness.
     before, before_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(seed)

@@ -1,7 +1,7 @@
 """Standard MCTS: UCT with a fixed number of children per node (Kocsis and Szepesvári, 2006).
 
-There is no rollout: a node's score is its value, since a node is a complete solution. A pending expansion
-counts as a visit of value 0 along its path.
+There is no rollout: a node is a complete solution, and its score its value. A pending expansion counts as a
+visit of value 0 along its path.
 """
 
 import math
@@ -34,13 +34,7 @@ class _Node:
 
 
 class UCT(Algorithm):
-    """UCT over the given agents.
-
-    Example:
-        >>> algorithm = UCT(("coder_0", "coder_1"), UCTSettings())
-        >>> algorithm.choose(np.random.default_rng(0))
-        (None, 'coder_0')
-    """
+    """UCT over the given agents."""
 
     Settings = UCTSettings
 
@@ -91,7 +85,5 @@ class UCT(Algorithm):
             node = node.parent
 
     def _upper_bound(self, node: _Node) -> float:
-        above = node.parent.visits if node.parent else 1
-        return node.total / node.visits + self._settings.exploration * math.sqrt(
-            math.log(above) / node.visits
-        )
+        above = math.log(node.parent.visits if node.parent else 1)
+        return node.total / node.visits + self._settings.exploration * math.sqrt(above / node.visits)

@@ -26,15 +26,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class AdvantageStats:
-    """How many turns of a batch got an advantage, and why the others did not.
+    """How many turns of a batch got an advantage (`kept`), and why the others did not.
 
     Attributes:
-        groups: Number of groups.
-        turns: Number of turns in them.
         unknown: Turns left out because their reward is None.
         small: Groups of fewer than two known rewards.
         uniform: Groups of more known rewards, all equal after whatever the estimator adds to them.
-        kept: Turns that got an advantage.
     """
 
     groups: int = 0
@@ -56,16 +53,9 @@ def group_normalised(
     """``(r - mean) / (std + eps)`` within each group.
 
     Source: GRPO (arXiv 2402.03300, section 4.1.2). MarsRL (arXiv 2511.11373) has groups of outputs for one
-    input, MARS2 (arXiv 2602.07848) all nodes of one tree.
-
-    Args:
-        groups: Turns of one group are compared with each other.
-        unbiased: Divide the sum of squares by n - 1 (as OpenRLHF, TRL and verl do; the papers do not say) or
-            by n.
-        eps: Added to the standard deviation.
-
-    Raises:
-        ConfigError: A group id or a turn occurs twice.
+    input, MARS2 (arXiv 2602.07848) all nodes of one tree. If `unbiased`, the std divides by n - 1, as
+    OpenRLHF, TRL and verl do (the papers do not say), else by n. A ConfigError if a group id or a turn occurs
+    twice.
 
     Example:
         >>> group = _example_group([1.0, 0.0, 0.0, None, 1.0])
@@ -107,7 +97,6 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "mean_centred": mean_centred,
     "leave_one_out": leave_one_out,
 }
-"""The estimators, by their names in a configuration."""
 
 
 def over_batch(groups: Sequence[Group], roles: Collection[str]) -> list[Group]:
@@ -157,11 +146,7 @@ def advantage_stats(groups: Sequence[Group], advantages: Mapping[TurnKey, float]
 
 
 def known_turns(group: Group) -> tuple[Turn, ...]:
-    """The turns of a group whose reward is known.
-
-    Raises:
-        ConfigError: A reward is not a finite number.
-    """
+    """The turns of a group whose reward is known; a ConfigError if one is not a finite number."""
     for turn in group.turns:
         if turn.reward is not None and not np.isfinite(turn.reward):
             raise ConfigError(f"the reward {turn.reward!r} of turn {turn.id} of {turn.tree_id} is not finite")
@@ -187,8 +172,6 @@ def penalise_overlong(groups: Sequence[Group], max_length: int, buffer: int = 20
     """The same groups with `overlong_penalty` of each turn's longest text added to its reward.
 
     A text is a completion, or a chain of them with calls of tools between; sampled tokens count.
-
-    Combine it with an estimator: ``lambda groups: group_normalised(penalise_overlong(groups, 8192))``.
     """
 
     def penalised(turn: Turn, reward: float) -> float:
@@ -213,7 +196,6 @@ def changed_rewards(groups: Sequence[Group], change: Callable[[Turn, float], flo
 
 
 def _within_groups(groups: Sequence[Group], compare: Callable[[Floats], Floats]) -> dict[TurnKey, float]:
-    """Compare the known rewards of each group in which they differ."""
     _require_distinct(groups)
     advantages: dict[TurnKey, float] = {}
     for turns in map(known_turns, groups):

@@ -18,15 +18,8 @@ class Architecture:
 
     Attributes:
         parameters: All weights but those of norms and biases, which are less than 0.1 % of them.
-        hidden: Width of the residual stream.
-        layers: Number of decoder layers.
-        heads: Query heads of a layer.
-        kv_heads: Key and value heads of a layer.
-        head_dim: Width of one head.
         feed_forward: Width of the feed-forward part that one token passes.
-        vocabulary: Rows of the embedding.
-        context: Most tokens of prompt and completion together; None if it is not fixed (scaled rotary
-            embedding).
+        context: Most tokens of a text; None if it is not fixed (scaled rotary embedding).
         tied: Whether the output layer is the embedding.
         query_norms: Whether queries and keys are normalised.
         itemsize: Bytes of one weight in the checkpoint.
@@ -144,7 +137,6 @@ def architecture_of(model: str) -> Architecture:
 
 
 def _cached(model: str) -> Path | None:
-    """A `config.json` that was downloaded before."""
     try:
         from huggingface_hub import try_to_load_from_cache
         from huggingface_hub.errors import HFValidationError

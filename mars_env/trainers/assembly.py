@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mars_env.agents.registry import as_agent, make_agents, roles_of
+from mars_env.agents.roles import RoleAgent
 from mars_env.agents.thinking import THINKING_MODES
 from mars_env.agents.tools import make_tools
 from mars_env.api import load_problems
@@ -35,19 +36,18 @@ def environment_of(settings: RunSettings) -> EnvironmentSettings:
 
 
 def training_spec(settings: RunSettings) -> EnvSpec:
-    """The environment in training: with what its game sets for training, and with the file's settings."""
+    """The environment with what its game sets for training, and with the file's settings."""
     return _spec(settings, environment_of(settings).settings, training=True)
 
 
-def training_set(settings: RunSettings) -> str:
-    """The name of the training problems."""
+def _training_set(settings: RunSettings) -> str:
     table = environment_of(settings)
     return table.problems or spec(table.id).problems
 
 
 def training_problems(settings: RunSettings) -> ProblemSet:
     """The training problems; a `ConfigError` if the set would give another split, and none is named."""
-    table, name = environment_of(settings), training_set(settings)
+    table, name = environment_of(settings), _training_set(settings)
     if "split" not in table.problem_options and (held_out := held_out_by_default(name)):
         raise ConfigError(
             f"{name} gives its split {held_out!r}, which training would spoil for evaluations: set "
@@ -61,7 +61,7 @@ def training_game(settings: RunSettings) -> Game:
     env_spec = training_spec(settings)
     if function := find_game(env_spec.game).options.trained_by:
         raise ConfigError(f"{function.replace(':', '.')} trains {env_spec.game_name!r}, not mars-env train")
-    kind = kind_of_set(training_set(settings)) or training_problems(settings)[0].kind
+    kind = kind_of_set(_training_set(settings)) or training_problems(settings)[0].kind
     return make_game(env_spec, kind=kind)
 
 
@@ -69,7 +69,7 @@ def evaluation_game(settings: RunSettings) -> Game:
     """The game in evaluation: with the settings of training, unless it has its own."""
     table = settings.evaluation.settings
     env_spec = training_spec(settings) if table is None else _spec(settings, table, training=False)
-    name = settings.evaluation.problems or training_set(settings)
+    name = settings.evaluation.problems or _training_set(settings)
     return make_game(env_spec, kind=kind_of_set(name) or evaluation_problems(settings)[0].kind)
 
 
@@ -78,12 +78,12 @@ def evaluation_problems(settings: RunSettings) -> ProblemSet:
     table = settings.evaluation
     if not table.every:
         return ProblemSet("none", [])
-    name = table.problems or training_set(settings)
+    name = table.problems or _training_set(settings)
     return load_problems(name, check=check_reference, **table.problem_options)[: table.limit]
 
 
 def evaluation_sampling(settings: RunSettings) -> Sampling:
-    """How the team is sampled in an evaluation during training."""
+    """How the team samples in an evaluation during training."""
     sampling, table = settings.sampling, settings.evaluation
     limit = min(sampling.max_tokens, table.max_tokens or sampling.max_tokens)
     temperature = sampling.temperature if table.temperature is None else table.temperature
@@ -110,17 +110,11 @@ def is_frozen(team: TeamSettings, agent: str) -> bool:
 
 
 def checkpoints_of(team: TeamSettings, names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The policy's name and the checkpoint of each trained agent.
-
-    Raises:
-        ConfigError: An agent has no checkpoint, or there is no such agent.
+    """The policy's name and the checkpoint of each trained agent; a ConfigError if one has none.
 
     Example:
-        >>> names = ["solver_0", "verifier_0", "corrector_0"]
-        >>> checkpoints_of(TeamSettings(model="base"), names)["solver_0"]
-        ('policy', 'base')
         >>> several = TeamSettings(model={"solver": "one", "verifier,corrector": "two"})
-        >>> checkpoints_of(several, names)["corrector_0"]
+        >>> checkpoints_of(several, ["solver_0", "verifier_0", "corrector_0"])["corrector_0"]
         ('verifier-corrector', 'two')
     """
     names, model = [name for name in names if not is_frozen(team, name)], team.model
@@ -142,7 +136,6 @@ def checkpoints_of(team: TeamSettings, names: Sequence[str]) -> dict[str, tuple[
 
 
 def _by_names(model: Mapping[str, str], names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The checkpoints of a table whose keys name one agent or role, or several with commas."""
     assigned: dict[str, tuple[str, str]] = {}
     for key, path in model.items():
         names_of_key = [part.strip() for part in key.split(",")]
@@ -160,9 +153,6 @@ def agents_by_name(
 ) -> dict[str, Agent]:
     """The agents of a run: of the models that are trained, by policy, or of others that the settings name.
 
-    Raises:
-        ConfigError: An agent is missing, or the function that makes the team has an unknown parameter.
-
     Example:
         >>> from mars_env.envs import solve_verify_correct
         >>> from mars_env.models.scripted import ScriptedModel
@@ -176,13 +166,8 @@ def agents_by_name(
     policies = {name: policy for name, (policy, _) in checkpoints_of(team, names).items()}
     agents: dict[str, Agent] = {}
     if team.agents is None:
-        own: dict[str, Any] = {
-            "sampling": sampling,
-            "roles": roles,
-            "tools": make_tools(team.tools, problems),
-            "thinking": THINKING_MODES[team.thinking],
-        }
-        agents |= {name: as_agent(models[policy], name, **own) for name, policy in policies.items()}
+        by_agent = {name: models[policy] for name, policy in policies.items()}
+        agents |= library_agents(settings, by_agent, roles, problems)
     elif team.tools:
         raise ConfigError("team.tools are for the library's own agents: leave them out, or team.agents")
     else:
@@ -194,14 +179,26 @@ def agents_by_name(
     return {name: agents[name] for name in names}
 
 
+def library_agents(
+    settings: RunSettings,
+    models: Mapping[str, Any],
+    roles: Mapping[str, type[RoleAgent]],
+    problems: ProblemSet | None,
+) -> dict[str, Agent]:
+    """The library's own agents of models, by agent; `problems` are those of the tool ``public_tests``."""
+    options: dict[str, Any] = {
+        "sampling": settings.sampling,
+        "roles": roles,
+        "tools": make_tools(settings.team.tools, problems),
+        "thinking": THINKING_MODES[settings.team.thinking],
+    }
+    return {name: as_agent(model, name, **options) for name, model in models.items()}
+
+
 def agents_of_function(
     function_name: str, names: Sequence[str], model: Model, sampling: Sampling, policy: str
 ) -> dict[str, Agent]:
-    """The agents that a function makes of one model, by name.
-
-    Raises:
-        ConfigError: It asks for an argument that there is not, or makes no agent for a name.
-    """
+    """The agents that a function makes of one model, by name; a `ConfigError` if it lacks one."""
     arguments = {
         "model": model,
         "names": tuple(names),
@@ -215,14 +212,12 @@ def agents_of_function(
     if unknown := [p.name for p in parameters if p.name not in arguments and p.default is p.empty]:
         raise ConfigError(f"{function_name} asks for {', '.join(unknown)}; there is {', '.join(arguments)}")
     agents = function(**{p.name: arguments[p.name] for p in parameters if p.name in arguments})
-    missing = [name for name in names if name not in agents and role_of(name) not in agents]
-    if missing:
+    if missing := [name for name in names if name not in agents and role_of(name) not in agents]:
         raise ConfigError(f"{function_name} makes no agent for {', '.join(missing)}")
     return {name: agents[name] if name in agents else agents[role_of(name)] for name in names}
 
 
 def _spec(settings: RunSettings, game_settings: Mapping[str, Any], *, training: bool) -> EnvSpec:
-    """The environment with settings of its game, and with the file's rewards and grader."""
     table, model = environment_of(settings), settings.team.model
     env_spec = spec(table.id)
     game = find_game(env_spec.game)

@@ -22,16 +22,15 @@ class Batch:
 
     Attributes:
         ids: [S, L] token ids, 0 beyond the end.
-        prompts: [S] number of prompt tokens.
-        lengths: [S] number of completion tokens.
+        prompts, lengths: [S] number of tokens of the prompt, and of the completion.
         mask: [S, T], True on sampled tokens.
         advantages: [S, 1].
         temperatures: [S].
         rollout: [S, T] log-probabilities that the rollout recorded, 0 beyond the end.
+        same_prompt: [S, 1] whether the model read the prompt that is trained on.
         weighted: [S, 1] whether tokens have an importance weight; without one it is 1.
         old: [S, T] those of the policy before its update; None where the first forward pass gives them.
         reference: [S, T] those of the reference model; None where there is no KL term.
-        same_prompt: [S, 1] whether the model read the prompt that is trained on.
     """
 
     ids: Tensor
@@ -73,10 +72,7 @@ def collate(
     """Pad samples, at least one, into one batch on the CPU.
 
     Samples of another prompt than is trained on have no importance weight, because it would be the ratio of
-    two prompts. Those that are `on_policy` need none.
-
-    Raises:
-        ConfigError: A token id is outside of the vocabulary.
+    two prompts; those that are `on_policy` need none. A `ConfigError` for ids outside of the vocabulary.
     """
     ids = _padded([sample.ids for sample in samples], np.int64)
     rollout = _padded([sample.logprobs for sample in samples], np.float32)

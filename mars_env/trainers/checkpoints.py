@@ -1,8 +1,7 @@
 """Checkpoints, and what a training has in common with the one that it continues.
 
-In ``step-00000012`` each policy has an ordinary Hugging Face checkpoint, which transformers and vLLM can
-load, with ``optimizer.state`` beside it. ``state.json`` has the step, versions, and what must match;
-``SHA256SUMS``, written last, the digests of all files.
+In ``step-00000012`` each policy has an ordinary Hugging Face checkpoint, with ``optimizer.state`` beside it.
+``state.json`` has the step, versions, and what must match; ``SHA256SUMS`` the digests of all files.
 """
 
 import hashlib
@@ -45,10 +44,9 @@ log = logger(__name__)
 def save_checkpoint(
     directory: Path, step: int, identity: Mapping[str, Any], policies: "Mapping[str, Policy]", keep: int
 ) -> Path:
-    """Write a checkpoint, complete or not at all; returns its directory.
+    """Write a checkpoint, complete or not at all, or raise a `StoreError`; returns its directory.
 
-    Older ones are deleted, so that `keep` up to this one are left, at least this one; later ones
-    stay. A `StoreError` if it cannot be written, on a full disk for example.
+    Older ones are deleted, so that `keep` up to this one are left, at least this one; later ones stay.
     """
     target = directory / f"step-{step:08d}"
     # safetensors has an error of its own for a full disk
@@ -71,16 +69,11 @@ def save_checkpoint(
 
 def newest_checkpoint(directory: Path) -> Path | None:
     """The newest checkpoint in a directory; None if there is none."""
-    paths = [path for _, path in numbered(directory, _NAME)]
-    return paths[0] if paths else None
+    return next((path for _, path in numbered(directory, _NAME)), None)
 
 
 def load_checkpoint(path: Path, identity: Mapping[str, Any], policies: "Mapping[str, Policy]") -> int:
-    """Load a checkpoint into the policies; returns its step.
-
-    Raises:
-        StoreError: It is damaged, or is of another run: something that must match differs.
-    """
+    """Load a checkpoint into the policies; returns its step. A `StoreError` if it is of another run."""
     state = load_state(path)
     identity = json.loads(json.dumps(dict(identity)))  # tuples become lists
     if changes := identity_changes(state["must_match"], identity["must_match"]):
@@ -101,11 +94,7 @@ def load_checkpoint(path: Path, identity: Mapping[str, Any], policies: "Mapping[
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    """What `STATE` says, once all files of the checkpoint have been compared with their digests.
-
-    Raises:
-        StoreError: A file is damaged or missing, or the format is another version's.
-    """
+    """What `STATE` says, or a `StoreError` if a file is damaged, or the format another version's."""
     if (damaged := damaged_file(path)) is not None:
         names = [other.name for _, other in numbered(path.parent, _NAME) if other.name < path.name]
         advice = f"remove {path} to continue from {names[0]}" if names else "there is no older checkpoint"
@@ -137,15 +126,13 @@ def describe_team(agents: Mapping[str, Agent], trained: Collection[str]) -> dict
     Of the models that sample `trained` policies, whose weights the run has itself, only the context and the
     options of the chat template count: a continued run may have another engine.
     """
-    identities = {name: identity_of(agent) for name, agent in agents.items()}
     return {
-        name: _without_models(each) if agents[name].policy in trained else each
-        for name, each in identities.items()
+        name: _without_models(identity_of(agent)) if agent.policy in trained else identity_of(agent)
+        for name, agent in agents.items()
     }
 
 
 def _without_models(identity: Any, at: str = "") -> Any:
-    """An identity without what its models are, at any depth."""
     if not isinstance(identity, Mapping):
         return identity
     if at.lstrip("_") == "model":
@@ -155,23 +142,18 @@ def _without_models(identity: Any, at: str = "") -> Any:
 
 
 def describe_weights(policies: "Mapping[str, Policy]") -> dict[str, Any]:
-    """The precision of the trained weights, and digests of those that a run needs and no checkpoint holds.
-
-    These are references, and the bases of adapters.
-    """
+    """The precision of the trained weights, and digests of references and the bases of adapters."""
     frozen = {name: getattr(policy.model, "base", policy.reference) for name, policy in policies.items()}
     return {
-        "precision": {name: _precision(policy.model) for name, policy in policies.items()},
+        "precision": {
+            name: sorted({str(weight.dtype) for weight in trained_parameters(policy.model).values()})
+            for name, policy in policies.items()
+        },
         "frozen": {name: _weights_digest(model) for name, model in frozen.items() if model is not None},
     }
 
 
-def _precision(model: Any) -> list[str]:
-    return sorted({str(parameter.dtype) for parameter in trained_parameters(model).values()})
-
-
 def _weights_digest(model: Any) -> str:
-    """A digest of all tensors of a model, with their names, types and shapes."""
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():
         if ".lora_" not in name:  # the base of adapters has theirs in it, which are trained
@@ -209,7 +191,6 @@ def _load_weights(model: Any, path: Path) -> None:
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """Hide transformers' progress bars for reading and writing weights."""
     were_on = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
     try:

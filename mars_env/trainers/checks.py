@@ -91,11 +91,8 @@ def check_agents(
     Args:
         agents: Who plays, by name.
         config: The loss.
-        policies: Names of the policies that are trained; None: all.
+        policies: Those that are trained; None: all.
         backend: Where they are trained, if agents may have no help there (`mars_env.types.TrainingAgent`).
-
-    Raises:
-        ConfigError: A role is unknown, or an agent cannot be trained on.
     """
     if backend:
         validate_playable(agents, backend)
@@ -106,12 +103,8 @@ def check_agents(
             raise ConfigError(f"{name} samples up to {sampling.max_tokens} tokens: make overlong.limit that")
     if agents:
         require_roles(config, agents)
-    trained_policies = None if policies is None else set(policies)
-    trained = [
-        name
-        for name, agent in agents.items()
-        if (trained_policies is None or agent.policy in trained_policies) and config.trains(role_of(name))
-    ]
+    own = {agent.policy for agent in agents.values()} if policies is None else set(policies)
+    trained = [name for name, agent in agents.items() if agent.policy in own and config.trains(role_of(name))]
     for name in trained:
         if isinstance(sampling := getattr(agents[name], "sampling", None), Sampling):
             require_trainable(sampling)
@@ -119,7 +112,6 @@ def check_agents(
 
 
 def _check_scaffold(name: str, settings: RunSettings) -> None:
-    """Reject settings that an agent with help in training cannot have."""
     if settings.rollouts is None or settings.pipeline.groups_per_update is not None:
         raise ConfigError(f"{name} acts by place in group and run: give rollouts, and no groups_per_update")
 
@@ -163,10 +155,7 @@ def require_rows(samples: Sequence[TurnSample], trainer: str, temperature: float
 
 
 def require_plain(samples: Iterable[TurnSample], trainer: str, temperature: float) -> None:
-    """Reject samples of another prompt than is trained on, or of another temperature than the trainer's.
-
-    Log-probabilities of another prompt are those of another distribution.
-    """
+    """Reject samples of another prompt than is trained on, or of another temperature than the trainer's."""
     for sample in samples:
         if sample.read_prompt_ids:
             raise ConfigError(

@@ -114,8 +114,6 @@ class TrainConfig(Credit, frozen=True):
     """How turns become updates. How turns are sampled belongs to the rollout.
 
     Example:
-        >>> TrainConfig().learning_rate
-        1e-06
         >>> gspo = TrainConfig(ratio="sequence")
         >>> gspo.clip, gspo.mean
         ((0.0003, 0.0004), 'sequence-mean')
@@ -192,16 +190,15 @@ class TrainConfig(Credit, frozen=True):
 
 
 def estimator_of(config: Credit) -> Estimator:
-    """The credit rule; tree-shaped credit, penalties and groups over the batch, if set; then the estimator.
+    """The credit rule, what else is set, and the estimator; see docs/credit.md.
 
     The order matters: a parent's length must not affect its child's baseline.
 
     Example:
         >>> from mars_env.trainers.advantages import _example_group
-        >>> tree = _example_group({"0": 1.0, "1": 0.0, "0.0": 0.0, "0.1": 0.0})
         >>> shaped = estimator_of(TrainConfig(advantage="mean_centred", tree_credit=TreeCredit()))
-        >>> {id: advantage for (_, id), advantage in shaped([tree]).items()}
-        {'0': 1.375, '1': -0.625, '0.0': -0.375, '0.1': -0.375}
+        >>> shaped([_example_group({"0": 1.0, "1": 0.0})])
+        {('t', '0'): 1.0, ('t', '1'): -1.0}
     """
     rule = credit_rule(config.credit)
 

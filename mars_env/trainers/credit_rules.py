@@ -1,9 +1,8 @@
 """Ways to credit a team: what each turn earns, and which turns it is compared with. No torch in here.
 
-A rule is a function from groups to groups: it replaces rewards, puts turns into other groups, or both. The
-estimator (`mars_env.trainers.advantages`) compares the turns of each group afterwards. `r` is a turn's reward
-by its role, as the game gave it. A turn whose reward is None stays out of every comparison, so a role that is
-to be credited needs a reward, whichever.
+A rule is a function from groups to groups: it replaces rewards, puts turns into other groups, or both, before
+an estimator compares the turns of each group. `r` is a turn's reward by its role, as the game gave it. A turn
+whose reward is None stays out of every comparison.
 """
 
 import hashlib
@@ -17,11 +16,10 @@ from mars_env.envs.selection import answer_key
 from mars_env.errors import ConfigError
 from mars_env.lazy import import_object
 from mars_env.text import suggestion
-from mars_env.trainers.advantages import _example_group, changed_rewards, turn_key
+from mars_env.trainers.advantages import TurnKey, _example_group, changed_rewards, turn_key
 from mars_env.types import Grade, Group, Turn
 
 GroupRule = Callable[[Sequence[Group]], list[Group]]
-"""From the groups of a batch to those that an estimator compares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +28,10 @@ class CreditRule:
 
     Attributes:
         groups: The rule.
-        advantage: The estimator that its paper uses, by its name in `mars_env.trainers.advantages`.
+        advantage: The name of the estimator that its paper uses.
         whole_trees: Whether it reads other turns of a tree, so that a batch must hold whole trees.
-        rollouts: What it compares: ``"siblings"``, turns on one input; ``"tree"``, trees of one group each;
-            ``"any"``: turns of any rollouts.
-        needs: What the rollouts must have, for a plan and for an error; empty if any will do.
+        rollouts: What it compares: turns on one input, trees of one group each, or any turns.
+        needs: What the rollouts must have, in words.
     """
 
     groups: GroupRule
@@ -96,12 +93,7 @@ def counterfactual_bonus(groups: Sequence[Group], *, bonus: float = 0.2) -> list
     rest of the team, and S is their mean outcome: ``helped = 1[R > 0 > S]``, ``hurt = 1[R < 0 < S]``.
 
     Source: its public code, bhai114/ccpo, ``CCPO/examples/gspo_trainer/two_model/two_model_trainer.py``
-    (event bonus, group baseline; arXiv 2603.21563). There a Thinker precedes a Solver, whose answers without
-    the Thinker are sampled besides; here the first agent's answers are those without the others.
-
-    Args:
-        groups: Whole trees, whose first turns are graded.
-        bonus: 0.2 in the public code.
+    (event bonus, group baseline; arXiv 2603.21563), where answers without the team are sampled besides.
 
     Raises:
         ConfigError: No first turn is graded, so that no answer is without the rest of the team.
@@ -156,19 +148,17 @@ def balanced_verdicts(groups: Sequence[Group]) -> list[Group]:
     Which solutions stay depends on their ids alone. Source: arXiv 2602.07594, section 3; its code,
     chenyuxin1999/Learning-to-Self-Verify, where such a batch is trained in every fifth step.
     """
-    by_key = {(turn.tree_id, turn.id): turn for group in groups for turn in group.turns}
+    by_key = {turn_key(turn): turn for group in groups for turn in group.turns}
     judged = {key: _judged(turn, by_key) for key, turn in by_key.items() if turn.accepts is not None}
-    by_grade: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
-    for solution in {(s.tree_id, s.id): s for s in judged.values() if s and _is_known(s)}.values():
-        by_grade[_is_right(solution)].append((solution.tree_id, solution.id))
+    by_grade: dict[bool, list[TurnKey]] = {True: [], False: []}
+    for key, solution in {turn_key(s): s for s in judged.values() if s and _is_known(s)}.items():
+        by_grade[_is_right(solution)].append(key)
     number = min(map(len, by_grade.values()))
     trained = {key for keys in by_grade.values() for key in sorted(keys, key=_digest)[:number]}
 
     def credited(turn: Turn, reward: float) -> float | None:
-        solution = judged.get((turn.tree_id, turn.id))
-        is_left = turn.accepts is not None and (
-            solution is None or (solution.tree_id, solution.id) not in trained
-        )
+        solution = judged.get(turn_key(turn))
+        is_left = turn.accepts is not None and (solution is None or turn_key(solution) not in trained)
         return None if is_left else reward
 
     return changed_rewards(groups, credited)
@@ -183,11 +173,8 @@ def majority_labels(groups: Sequence[Group]) -> list[Group]:
     Source: arXiv 2603.17775, section 3; its code, ZJU-REAL/CoVerRL (``_double_majority``). It also gives
     Verifiers equally many solutions of both kinds: `balanced_verdicts`.
     """
-    labelled = {(t.tree_id, t.id): t for turns in _by_tree(groups).values() for t in _labelled(turns)}
-    return [
-        replace(group, turns=tuple(labelled[turn.tree_id, turn.id] for turn in group.turns))
-        for group in groups
-    ]
+    labelled = {turn_key(turn): turn for tree in same_tree(groups) for turn in _labelled(tree.turns)}
+    return [replace(group, turns=tuple(labelled[turn_key(turn)] for turn in group.turns)) for group in groups]
 
 
 def informed_rewards(groups: Sequence[Group]) -> list[Group]:
@@ -199,9 +186,6 @@ def informed_rewards(groups: Sequence[Group]) -> list[Group]:
 
     Source: arXiv 2605.30290, as we read its abstract. The sum over tokens is one reward for each report here;
     whether the paper weights tokens, or adds a reward for the verdict, we could not look up.
-
-    Raises:
-        ConfigError: No report was scored with the reference: something else than ``mars_env.train`` played.
     """
     reports = [t for group in groups for t in group.turns if t.role == "verifier" and t.reward is not None]
     if reports and all(_informed_gain(turn) is None for turn in reports):
@@ -229,19 +213,10 @@ CREDIT_RULES: Mapping[str, CreditRule] = {
     "dr-mas": CreditRule(same_agent),
     "at-grpo": CreditRule(same_agent_and_turn),
 }
-"""The rules, by their names in a run file."""
 
 
 def credit_rule(name: str) -> CreditRule:
-    """A rule by its name, or a user's own function of groups as ``module:function``.
-
-    Raises:
-        ConfigError: There is no such rule.
-
-    Example:
-        >>> credit_rule("c3").advantage
-        'leave_one_out'
-    """
+    """A rule by its name, or a user's own function of groups as ``module:function``."""
     if name in CREDIT_RULES:
         return CREDIT_RULES[name]
     if ":" in name:
@@ -254,18 +229,12 @@ def credit_rule(name: str) -> CreditRule:
 
 
 def credit_line(name: str) -> str:
-    """How a team is credited, in a line of a plan.
-
-    Example:
-        >>> credit_line("ccpo")
-        'credit: ccpo, which needs several graded first turns: rollouts.group, or a search'
-    """
+    """How a team is credited, in a line of a plan."""
     needs = credit_rule(name).needs
     return f"credit: {name}, which needs {needs}" if needs else f"credit: {name}"
 
 
 def _regrouped(groups: Sequence[Group], key: Callable[[Turn], tuple[str, ...]]) -> list[Group]:
-    """The same turns, those of one key in one group."""
     members: defaultdict[str, list[Turn]] = defaultdict(list)
     for group in groups:
         for turn in group.turns:
@@ -273,22 +242,11 @@ def _regrouped(groups: Sequence[Group], key: Callable[[Turn], tuple[str, ...]]) 
     return [Group(id, tuple(turns)) for id, turns in members.items()]
 
 
-def _by_tree(groups: Sequence[Group]) -> dict[str, list[Turn]]:
-    """The turns of each tree."""
-    by_tree: defaultdict[str, list[Turn]] = defaultdict(list)
-    for group in groups:
-        for turn in group.turns:
-            by_tree[turn.tree_id].append(turn)
-    return by_tree
-
-
 def _outcomes(groups: Sequence[Group]) -> dict[str, dict[str, float | None]]:
-    """The mean outcome below each turn, by tree and turn id."""
-    return {tree: outcomes_below(turns) for tree, turns in _by_tree(groups).items()}
+    return {tree.id: outcomes_below(tree.turns) for tree in same_tree(groups)}
 
 
 def _mean_scores(turns: Iterable[Turn]) -> dict[str, float]:
-    """The mean of the known scores of some turns, by tree."""
     scores: defaultdict[str, list[float]] = defaultdict(list)
     for turn in turns:
         if turn.grade is not None and turn.grade.score is not None:
@@ -307,7 +265,7 @@ def _is_known(turn: Turn) -> bool:
     return turn.grade is not None and turn.grade.score is not None
 
 
-def _judged(turn: Turn, by_key: Mapping[tuple[str, str], Turn]) -> Turn | None:
+def _judged(turn: Turn, by_key: Mapping[TurnKey, Turn]) -> Turn | None:
     """The solution that a Verifier's turn judges: the nearest graded one above it."""
     above: Turn | None = turn
     while above is not None and above.grade is None:
@@ -315,16 +273,15 @@ def _judged(turn: Turn, by_key: Mapping[tuple[str, str], Turn]) -> Turn | None:
     return above
 
 
-def _digest(key: tuple[str, str]) -> bytes:
+def _digest(key: TurnKey) -> bytes:
     return hashlib.sha256("\n".join(key).encode()).digest()
 
 
 def _labelled(turns: Iterable[Turn]) -> list[Turn]:
-    """The turns of one tree, graded and rewarded by the majority of the first answers."""
     # Sorted, since of equally frequent answers the first one counts.
     by_key = {(turn.tree_id, turn.id): turn for turn in sorted(turns, key=turn_key)}
     answers = {key: answer_key("math", t.text) for key, t in by_key.items() if t.grade is not None}
-    votes = Counter(answer for key, answer in answers.items() if _is_vote(by_key[key], answer))
+    votes = Counter(a for key, a in answers.items() if a is not None and by_key[key].parent_id is None)
     label = votes.most_common(1)[0][0] if votes else None
     graded = {
         key: replace(turn, grade=_label_grade(answers[key], label)) if key in answers else turn
@@ -338,10 +295,6 @@ def _labelled(turns: Iterable[Turn]) -> list[Turn]:
         replace(turn, reward=_label_reward(turn, judged.get(key))) if turn.grade or key in judged else turn
         for key, turn in graded.items()
     ]
-
-
-def _is_vote(turn: Turn, answer: Hashable | None) -> bool:
-    return turn.parent_id is None and answer is not None
 
 
 def _label_grade(answer: Hashable | None, label: Hashable | None) -> Grade:

@@ -27,16 +27,10 @@ async def sampled_by(team: Team, samplers: RaySamplers | None, staleness: int = 
     """The team with agents that act in samplers; the same team if there are none.
 
     Its `refresh` publishes the weights, so it can be given to any loop (`mars_env.trainers.fit`, SPELL). The
-    samplers end with the context.
-
-    Args:
-        team: Who plays and what is trained. Copies of its agents are sent to the samplers, unless its
-            `make_agents` makes them there.
-        samplers: How many, and where.
-        staleness: That of the run: `PipelineSettings.staleness`.
+    samplers end with the context. Copies of the agents are sent to the samplers, unless the team's
+    `make_agents` makes them there.
 
     Raises:
-        MissingExtra: Ray is not installed.
         ConfigError: The agents cannot be sent to other processes.
         CannotStart: The cluster has no room for the samplers, or they do not load.
     """
@@ -72,7 +66,6 @@ def sampling_agents(
 
 
 def _sent(agents: Mapping[str, Agent]) -> MakeAgents:
-    """What makes the same agents in another process, with weights of their own."""
     cloudpickle, buffer = load_ray().cloudpickle, io.BytesIO()
     what = "these agents cannot be sent to samplers: give Team.make_agents"
     with explained(ConfigError, what, Exception):  # an object's own pickling may raise anything
@@ -81,6 +74,5 @@ def _sent(agents: Mapping[str, Agent]) -> MakeAgents:
 
 
 def _received(data: bytes) -> Mapping[str, Agent]:
-    """The agents that `_sent` sent, on this process's own device."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.load(io.BytesIO(data), map_location=device, weights_only=False)

@@ -11,13 +11,12 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.types import Agent, Sampling, Tree
 
 Evaluate = Callable[[Mapping[str, Agent], int], Awaitable[Mapping[str, float]]]
-"""Gets the agents of a team after an update, and its number; gives metrics where an evaluation is due."""
+"""From the agents after an update, and its number, to metrics, if an evaluation is due."""
 
 EVALUATED = (
     "solver_accuracy", "system_accuracy", "gain", "verifier_precision", "verifier_recall", "fix_rate",
     "break_rate", "search_pass@n", "tokens",
 )  # fmt: skip
-"""Metrics of `mars_env.evaluation.metrics` that an evaluation inside of training logs."""
 
 
 async def evaluation_after(
@@ -26,7 +25,7 @@ async def evaluation_after(
     """Play the evaluation of a run file where it is due, with the agents' present weights; else no metrics.
 
     Its seed is the run's, so every evaluation of a run plays the same problems with the same seeds. Agents
-    sample as the evaluation says; those without ``sampling`` of their own as they do in training.
+    without ``sampling`` of their own sample as they do in training.
     """
     if update % settings.evaluation.every:
         return {}

@@ -28,13 +28,10 @@ KEY_COST = 8
 
 
 def sampled_logprobs(model: Any, batch: Batch, config: TrainConfig, *, shared: bool) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies of the sampled tokens, [S, T] each, 0 beyond the ends.
+    """Log-probabilities and entropies of the sampled tokens, [S, T] on the device; 0 beyond the ends.
 
-    Args:
-        model: A causal language model of transformers, or an `Adapter`.
-        batch: On the CPU; the results are on the model's device.
-        config: Precision, and how many logits there may be at once.
-        shared: Compute what rows share once; the model is within `reading_forests`.
+    The model is one of transformers, or an `Adapter`; the batch is on the CPU. If `shared`, what rows share
+    is computed once, within `reading_forests`.
     """
     validate_context(model.config.get_text_config(decoder=True), batch.ids.shape[1])
     device = next(model.parameters()).device
@@ -126,14 +123,12 @@ def _packed(batch: Batch, token_budget: int, unit: int) -> Iterator[Tensor]:
 
 
 def _rows(batch: Batch, left_out: int) -> list[np.ndarray[Any, Any]]:
-    """The token ids of each row without its last ones."""
     ids, lengths = batch.ids.numpy(), (batch.prompts + batch.lengths).tolist()
     return [row[: length - left_out] for row, length in zip(ids, lengths, strict=True)]
 
 
 @contextmanager
 def _exact(model: Any, *, shared: bool) -> Iterator[None]:
-    """Around passes: nothing is dropped out, and no other thread uses the weights."""
     with lock_of(model), evaluation(model), reading_forests(model) if shared else nullcontext():
         yield
 
@@ -153,8 +148,7 @@ def score(model: Any, batch: Batch, config: TrainConfig, *, shared: bool) -> Ten
 def training(model: Any, *, shared: bool) -> Iterator[None]:
     """Around forward and backward passes of an update.
 
-    Layers that are to be checkpointed are computed again in the backward pass, so an adapter stays
-    switched on.
+    Some layers are computed again in the backward pass, so an adapter stays switched on.
     """
     layers = [
         layer

@@ -11,24 +11,16 @@ from mars_env.envs.registry import find_game, spec, with_team_size
 from mars_env.errors import ConfigError
 from mars_env.loggers import ConsoleLogger, JsonlLogger, Logger, RunLogger, TensorBoardLogger
 from mars_env.sync import run_sync
-from mars_env.trainers.assembly import (
-    agents_by_name,
-    checkpoints_of,
-    training_game,
-    training_problems,
-)
+from mars_env.trainers.assembly import agents_by_name, checkpoints_of, training_game, training_problems
 from mars_env.trainers.evaluation import evaluation_after
 from mars_env.trainers.loop import train as train_team
 from mars_env.trainers.metrics import StepMetrics
 from mars_env.trainers.recipes import RunSettings, recipe_of
 from mars_env.trainers.run_file import load_run
-from mars_env.trainers.team import OWN, Team, make_team, team_of
+from mars_env.trainers.team import OWN, make_team, team_of
 
 if TYPE_CHECKING:
-    from mars_env.envs import Game
     from mars_env.models.hf import HFModel
-    from mars_env.problems import ProblemSet
-
 
 TINY, TINY_CONTEXT = "tiny", 16_384
 """The name of `mars_env.models.tiny_model` among checkpoints, and its context: to try a file before a run."""
@@ -45,7 +37,7 @@ def train(  # public edge: friendly keywords, each with a default
     settings: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> list[StepMetrics]:
-    """Train, and wait for the metrics.
+    """Train, and wait for the metrics of each update.
 
     `mars_env.trainers.make_team` and `mars_env.trainers.train` give more control over agents and engines.
 
@@ -61,9 +53,6 @@ def train(  # public edge: friendly keywords, each with a default
         loggers: Get the metrics of every update.
         settings: Of the game, as for `mars_env.make`.
         **more: Likewise, by keyword.
-
-    Returns:
-        The metrics of each update that this call made.
 
     Raises:
         ConfigError: Game, models, problems and settings do not fit together.
@@ -90,7 +79,7 @@ def train(  # public edge: friendly keywords, each with a default
 
 
 def train_run(settings: RunSettings, loggers: Sequence[Logger] = ()) -> list[StepMetrics]:
-    """Train what a run file says, with the backend that it names; see `train`."""
+    """`train` for settings of an environment and a team."""
     if settings.out is None:
         raise ConfigError("say where checkpoints and metrics go: out, a folder")
     loggers = [*make_loggers(settings), *loggers]  # before weights are read: a library may be missing
@@ -99,16 +88,11 @@ def train_run(settings: RunSettings, loggers: Sequence[Logger] = ()) -> list[Ste
 
         return launch(settings, loggers)
     game, problems = training_game(settings), training_problems(settings)
-    team = local_team(settings, game, problems)
-    evaluate = partial(evaluation_after, settings) if settings.evaluation.every else None
-    return run_sync(train_team(game, team, problems, settings, loggers=loggers, evaluate=evaluate))
-
-
-def local_team(settings: RunSettings, game: "Game", problems: "ProblemSet") -> Team:
-    """The team of a run file, in this process."""
     paths = dict(checkpoints_of(settings.team, game.rules.possible_agents).values())
     agents_of = partial(agents_by_name, settings, game.rules, problems=problems)
-    return team_of(settings, load_models(paths, settings), agents_of, settings.team.agents or OWN)
+    team = team_of(settings, load_models(paths, settings), agents_of, settings.team.agents or OWN)
+    evaluate = partial(evaluation_after, settings) if settings.evaluation.every else None
+    return run_sync(train_team(game, team, problems, settings, loggers=loggers, evaluate=evaluate))
 
 
 def load_models(paths: Mapping[str, str], settings: RunSettings) -> "dict[str, HFModel]":

@@ -11,11 +11,7 @@ from mars_env.types import Action, Agent, Observation, Prompt, TrainingAsk, role
 
 
 class ImitatingVerifier:
-    """A Verifier in training that reads no reference, and then scores its reports as if it had read one.
-
-    Raises:
-        ConfigError: The agent has tools, no method `prompt`, or no `model` that scores texts.
-    """
+    """A Verifier in training that reads no reference, and then scores its reports as if it had read one."""
 
     def __init__(self, agent: Any) -> None:
         scores = hasattr(agent, "prompt") and hasattr(getattr(agent, "model", None), "score")
@@ -25,8 +21,7 @@ class ImitatingVerifier:
 
     async def act(self, observation: Observation, n: int, seed: int) -> list[Action]:
         """As the agent acts."""
-        actions: list[Action] = await self.agent.act(observation, n, seed)
-        return actions
+        return await self.agent.act(observation, n, seed)
 
     async def act_in_training(
         self, observation: Observation, n: int, seed: int, ask: TrainingAsk

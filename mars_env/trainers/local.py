@@ -1,7 +1,6 @@
 """The local trainer: on one device, from groups of turns or given completions to updated weights.
 
-Read it from top to bottom. The loop around it is in `loop`, the mathematics in `advantages`, `losses` and
-`objective`, the pass through the model in `forward`.
+The mathematics is in `advantages`, `losses` and `objective`, the pass through the model in `forward`.
 """
 
 import re
@@ -24,7 +23,7 @@ from mars_env.trainers.config import Preferences, TrainConfig, estimator_of
 from mars_env.trainers.credit_rules import credit_rule
 from mars_env.trainers.metrics import StepMetrics, role_metrics
 from mars_env.trainers.samples import TurnSample, given_sample, preference_pairs, turn_samples
-from mars_env.trainers.scorable import require_scorable, scorable_groups
+from mars_env.trainers.scorable import scorable_groups
 from mars_env.types import Completion, Group
 
 with needs("hf", "the local trainer needs torch and safetensors"):
@@ -61,9 +60,6 @@ class LocalTrainer:
             weights are 1, and not computed.
         preferences: Makes `step` train on preferences by DPO, in place of advantages.
         frozen: Names of policies that others hold: their turns count in their groups, but are not trained.
-
-    Raises:
-        ConfigError: A policy cannot be trained; the message says why.
     """
 
     def __init__(
@@ -76,13 +72,10 @@ class LocalTrainer:
         preferences: Preferences | None = None,
         frozen: Collection[str] = (),
     ) -> None:
-        config = config or TrainConfig()
-        self.run = dict(run or {})
-        self.config, self._on_policy = config, on_policy
-        self.policies = dict(policies)
-        self.steps = 0
-        self.estimator = estimator_of(self.config)
-        self.preferences, self.frozen = preferences, frozenset(frozen)
+        self.config = config = config or TrainConfig()
+        self.policies, self.frozen, self.preferences = dict(policies), frozenset(frozen), preferences
+        self.run, self._on_policy, self.steps = dict(run or {}), on_policy, 0
+        self.estimator = estimator_of(config)
         if not policies or len({id(policy.model) for policy in policies.values()}) < len(policies):
             raise ConfigError("give a policy or more, and each model once: roles share it by its name")
         for name, policy in self.policies.items():
@@ -105,13 +98,11 @@ class LocalTrainer:
         """Update all policies on the groups of one rollout: by advantages, or by preferences.
 
         Raises:
-            ConfigError: A turn to be trained has an unknown policy ...
             ModelError: No turn can be scored.
             MarsError: `MOST_SKIPPED` updates of a policy in a row were not finite. The step is done.
         """
         began = time.perf_counter()
-        groups, unscorable = scorable_groups(groups, self.config, self.frozen)
-        require_scorable(groups, unscorable, self.config, self.frozen)
+        groups, unscorable = scorable_groups(groups, self.config, self.frozen, required=True)
         policies, advantages = (self.policies.keys(), self.frozen), self.estimator(groups)
         if self.preferences is None:
             objective = REWARD
@@ -132,11 +123,7 @@ class LocalTrainer:
         """Update policies by maximum likelihood on given completions, by policy; one step.
 
         The loss is ``-log p`` of each token at temperature 1, averaged as `TrainConfig.mean` says. The
-        completions have token ids: they are of `HFModel.written`, or sampled.
-
-        Raises:
-            ConfigError: An unknown policy, or a completion without token ids.
-            MarsError: As for `step`.
+        completions have token ids: they are of `HFModel.written`, or sampled. Raises as `step` does.
         """
         began = time.perf_counter()
         if unknown := texts.keys() - self.policies.keys():
@@ -154,7 +141,6 @@ class LocalTrainer:
         metrics: StepMetrics,
         began: float,
     ) -> StepMetrics:
-        """One step on the samples of each policy; the metrics with those of the policies."""
         batches = {name: self._batch(name, own, objective) for name, own in samples.items() if own}
         policies: dict[str, dict[str, float]] = {name: {} for name in self.policies}
         for name, batch in batches.items():  # all are made: one that cannot be ends the step before an update
@@ -169,7 +155,6 @@ class LocalTrainer:
         return replace(metrics, seconds=time.perf_counter() - began, policies=policies)
 
     def _batch(self, name: str, samples: Sequence[TurnSample], objective: Objective) -> Batch:
-        """The samples of a policy as tensors, with what other weights than the trained ones say of them."""
         policy, config = self.policies[name], self.config
         vocabulary = policy.model.get_input_embeddings().num_embeddings
         batch = collate(samples, vocabulary, on_policy=self._on_policy)
@@ -180,7 +165,6 @@ class LocalTrainer:
         return batch
 
     def _update(self, name: str, batch: Batch, objective: Objective) -> dict[str, float]:
-        """All updates of one policy on one batch; returns its metrics."""
         policy, config = self.policies[name], self.config
         sums: list[dict[str, Tensor]] = []
         norms: list[Tensor] = []
@@ -209,7 +193,7 @@ class LocalTrainer:
     def _gradient(
         self, policy: Policy, batch: Batch, objective: Objective
     ) -> tuple[list[dict[str, Tensor]], Tensor]:
-        """Compute the clipped gradient of a minibatch; its sums by micro-batch, and the norm before."""
+        """Compute the clipped gradient of a minibatch; returns sums by micro-batch, and the norm before."""
         config, weights = self.config, objective.weights(batch, self.config)
         moving = batch.advantages.flatten() != 0
         counted = config.uniform_groups == "count" and objective is REWARD and not config.kl_coefficient
@@ -228,18 +212,13 @@ class LocalTrainer:
         return sums, policy.optimiser.clip()
 
     def save(self, directory: str | Path, *, keep: int = 2) -> Path:
-        """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`).
-
-        Raises:
-            StoreError: It cannot be written; earlier ones stay.
-        """
+        """Write a checkpoint of all policies; returns its path (see `mars_env.trainers.checkpoints`)."""
         return save_checkpoint(Path(directory), self.steps, self._identity, self.policies, keep)
 
     def resume(self, directory: str | Path) -> bool:
         """Load the newest checkpoint of a directory; False if there is none ahead of this trainer.
 
-        Raises:
-            StoreError: It is damaged, or was made with other policies or other settings that must match.
+        A StoreError if it is damaged, or of other policies or settings that must match.
         """
         path = newest_checkpoint(Path(directory))
         if path is None or int(path.name.removeprefix("step-")) <= self.steps:
@@ -249,7 +228,6 @@ class LocalTrainer:
 
     @cached_property
     def _identity(self) -> dict[str, dict[str, Any]]:
-        """What must match where a run continues from a checkpoint, and what may change."""
         settings = settings_identity(self.config)
         credit = credit_rule(self.config.credit).groups
         parts = {"credit": credit, "preferences": self.preferences}
@@ -263,7 +241,6 @@ class LocalTrainer:
 
 
 def _descend(policy: Policy, sums: Sequence[Mapping[str, Tensor]], norm: Tensor) -> bool:
-    """One optimiser update, if gradient and log-probabilities are finite; whether they are."""
     values = torch.stack([value.float() for row in sums for value in row.values()])
     if not (norm.isfinite() and values.isfinite().all()):
         policy.skipped += 1
@@ -275,7 +252,6 @@ def _descend(policy: Policy, sums: Sequence[Mapping[str, Tensor]], norm: Tensor)
 
 
 def _require_trainable(name: str, policy: Policy, config: TrainConfig) -> None:
-    """Reject a policy that would be trained wrongly without an error."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ConfigError(f"policy {name!r}: a name may hold letters, digits and _.- (it names a directory)")
     trained = trained_parameters(policy.model)

@@ -20,7 +20,6 @@ with needs("hf,lora", "LoRA adapters need torch and peft"):
     from torch import Tensor
 
 WEIGHTS = "adapter_model.safetensors"
-"""Name of the weights' file, as peft and vLLM expect it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,9 +35,8 @@ class _Shared:
 class Adapter:
     """One adapter on a base model that others share; it replaces a model in `Policy` and in `HFModel`.
 
-    Each forward pass holds the base's lock and first activates the adapter. `parameters`
-    and `state_dict` are those of the adapter alone; all other attributes are those of the base.
-    `add_adapters` makes them; `name` is None for the base alone.
+    Each forward pass holds the base's lock and first activates the adapter. Its parameters and state are its
+    own; all other attributes are those of the base. `name` is None for the base alone.
     """
 
     def __init__(self, shared: _Shared, name: str | None) -> None:
@@ -96,11 +94,7 @@ class Adapter:
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Replace the adapter's weights in place.
-
-        Raises:
-            ConfigError: The weights belong to another base, rank or set of layers.
-        """
+        """Replace the adapter's weights in place; a `ConfigError` if they do not fit."""
         parameters = dict(self.named_parameters())
         if {n: p.shape for n, p in parameters.items()} != {n: value.shape for n, value in state.items()}:
             raise ConfigError(f"weights of another base or rank than the adapter {self.name!r}")
@@ -109,7 +103,7 @@ class Adapter:
                 parameters[name].copy_(value)
 
     def save_pretrained(self, directory: str | Path) -> None:
-        """Write the adapter as peft does: load it with peft, transformers or vLLM, over the same base."""
+        """Write the adapter as peft does, which transformers and vLLM read, too."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         config = self._shared.peft.peft_config[self.name]
@@ -121,12 +115,7 @@ class Adapter:
         safetensors.torch.save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
 
     def load_pretrained(self, directory: str | Path) -> None:
-        """Load what `save_pretrained` wrote, in place.
-
-        Raises:
-            StoreError: There is no such file.
-            ConfigError: It does not fit.
-        """
+        """Load what `save_pretrained` wrote, in place; a `StoreError` if nothing is there."""
         path = Path(directory) / WEIGHTS
         if not path.is_file():
             raise StoreError(f"there is no adapter in {directory}: {WEIGHTS} is missing")
@@ -173,12 +162,10 @@ def add_adapters(model: Any, names: Sequence[str], rank: int = 16, *, seed: int 
             place, so use it through the adapters from then on.
         names: One for each policy, e.g. the roles.
         rank: Of the update of each weight matrix.
-        seed: Seed of the initial values, together with the adapter's name.
+        seed: Of the initial values, together with the adapter's name.
 
     Raises:
-        ConfigError: A name is not allowed or given twice, the model has no linear layer, or it has adapters
-            already.
-        MissingExtra: peft is not installed.
+        ConfigError: A name is wrong, the model has no linear layer, or it has adapters already.
     """
     with needs("lora", "LoRA adapters need peft"):
         from peft import LoraConfig, get_peft_model

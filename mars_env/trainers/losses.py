@@ -1,15 +1,8 @@
-"""Losses as pure functions on tensors of per-token values: policy gradients, likelihood, preferences.
+"""Losses as pure functions on tensors of per-token values; `mars_env.trainers.objective` combines them.
 
 Shapes: S completions (rows), T tokens of the longest one, V tokens of the vocabulary, N any number of tokens.
 Per-token values are [S, T] with a boolean mask [S, T] that is True on sampled tokens; other values are
-ignored, but must be finite. All logarithms are natural. `mars_env.trainers.local` combines the parts:
-
-    ratio = token_ratio(logp, logp_old)                      # or sequence_ratio (GSPO)
-    loss = clipped_loss(ratio, advantages)                   # GRPO, PPO
-    loss = loss * truncated_weights(logp_old, logp_rollout, mask)
-    loss = loss * ~mastered(logp_old, advantages, threshold)          # optional
-    loss = loss + coefficient * truncated_weights(logp, logp_rollout, mask) * kl_k2(logp, logp_reference)
-    aggregate(loss, mask, "token-mean").backward()
+ignored, but must be finite. All logarithms are natural.
 """
 
 from typing import Final, Literal
@@ -18,7 +11,6 @@ import torch
 from torch import Tensor
 
 Aggregation = Literal["token-mean", "sequence-mean"]
-"""How per-token losses become one number, see `row_weights`."""
 
 MOST_LOG_RATIO: Final = 20.0
 """Log-ratios are cut off above this, as in verl (``core_algos.py``): ``exp(20)`` is 5e8. An infinite ratio
@@ -29,15 +21,8 @@ def logprobs_and_entropies(logits: Tensor, tokens: Tensor, temperatures: Tensor)
     """Log-probabilities of chosen tokens, and entropies in nats, under the distribution sampled from.
 
     A model that samples at temperature T draws from softmax(logits / T); dividing by the same T makes the
-    first on-policy ratio 1.
-
-    Args:
-        logits: [N, V], any floating type; computed in float32.
-        tokens: [N], the chosen token ids.
-        temperatures: [N], each above 0.
-
-    Returns:
-        [N] each, float32; entropies without gradient.
+    first on-policy ratio 1. From logits [N, V] of any type, tokens [N] and temperatures [N] above 0 to [N]
+    each, float32; entropies without gradient.
     """
     logp = torch.log_softmax(logits.float() / temperatures.unsqueeze(-1), dim=-1)
     values = logp.detach()
@@ -71,12 +56,6 @@ def clipped_loss(ratio: Tensor, advantages: Tensor, clip_low: float = 0.2, clip_
     """The clipped surrogate, as a loss: ``-min(ratio A, clip(ratio, 1 - low, 1 + high) A)``, [S, T].
 
     Source: PPO (arXiv 1707.06347, equation 7); GRPO (arXiv 2402.03300); two bounds: DAPO (arXiv 2503.14476).
-
-    Args:
-        ratio: [S, T].
-        advantages: [S, 1] or [S, T].
-        clip_low: How far the ratio may fall below 1.
-        clip_high: How far it may rise above 1.
 
     Example:
         >>> clipped_loss(torch.tensor([[1.5, 1.5, 0.5]]), torch.tensor([[1.0, -1.0, -1.0]]))
@@ -118,15 +97,13 @@ def truncated_weights(
 ) -> Tensor:
     """Truncated importance sampling, for samples of older weights, or of another engine or precision.
 
-    ``min(exp(logp_old - logp_rollout), cap)``: the trainer's log-probabilities before the update, and those
-    with which the tokens were sampled. If a token's ratio is below `veto`, its whole completion gets weight
-    0, because this policy would not have sampled it. It still counts in the denominators.
+    ``min(exp(logp_old - logp_rollout), cap)``, [S, T] without gradient: the trainer's log-probabilities
+    before the update, and those with which the tokens were sampled. If a token's ratio is below `veto`, its
+    whole completion gets weight 0, because this policy would not have sampled it. It still counts in the
+    denominators.
 
     Source: MARS2 (arXiv 2602.07848: cap 2, veto 1e-4); as the decoupled form of PPO for stale samples: AReaL
     (arXiv 2505.24298). That the veto applies to the whole completion is our reading.
-
-    Returns:
-        [S, T], without gradient.
 
     Example:
         >>> old = torch.tensor([[0.9, 0.1], [1e-6, 0.5]]).log()
@@ -143,21 +120,13 @@ def truncated_weights(
 
 
 def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
-    """DMMPT: tokens of positive advantage that the policy already gives at least this probability.
+    """DMMPT: tokens [S, T] of positive advantage that the policy already gives at least this probability.
 
     Leaving them out of the policy loss keeps the entropy from collapsing. It goes with `token_ratio`: in
     `sequence_ratio` each token moves the losses of all others.
 
     Source: MarsRL (arXiv 2511.11373), dynamic masking of mastered positive tokens. The paper's threshold is
     not public, and that "mastered" means a probability above it is our reading.
-
-    Args:
-        logp_old: [S, T].
-        advantages: [S, 1] or [S, T].
-        threshold: A probability, e.g. 0.99.
-
-    Returns:
-        Boolean [S, T], True where the token is to be left out.
 
     Example:
         >>> mastered(torch.tensor([[0.999, 0.5]]).log(), torch.tensor([[1.0]]), 0.99)
@@ -166,24 +135,11 @@ def mastered(logp_old: Tensor, advantages: Tensor, threshold: float) -> Tensor:
     return (logp_old.exp() >= threshold) & (advantages > 0)
 
 
-def sequence_logprobs(logp: Tensor, mask: Tensor) -> Tensor:
-    """The log-probability of each whole completion: from [S, T] to [S]."""
-    return torch.where(mask, logp, 0.0).sum(-1)
-
-
-def preference_margin(
-    chosen: Tensor, rejected: Tensor, reference_chosen: Tensor, reference_rejected: Tensor
-) -> Tensor:
-    """How much more than a reference a policy prefers the chosen completion to the rejected one, in nats.
-
-    ``(log p(chosen) - log p_ref(chosen)) - (log p(rejected) - log p_ref(rejected))``, each [N] of whole
-    completions.
-    """
-    return (chosen - reference_chosen) - (rejected - reference_rejected)
-
-
 def dpo_loss(margin: Tensor, beta: float = 0.1) -> Tensor:
-    """Direct preference optimisation: ``-log sigmoid(beta margin)``, [N] from the `preference_margin` [N].
+    """Direct preference optimisation: ``-log sigmoid(beta margin)``, [N] from margins [N] in nats.
+
+    A margin says how much more than a reference a policy prefers the chosen completion to the rejected one:
+    ``(log p(chosen) - log p_ref(chosen)) - (log p(rejected) - log p_ref(rejected))``.
 
     Source: DPO (arXiv 2305.18290, equation 7). `beta` says how strongly the policy is held to the reference.
 
@@ -195,20 +151,12 @@ def dpo_loss(margin: Tensor, beta: float = 0.1) -> Tensor:
 
 
 def row_weights(lengths: Tensor, mode: Aggregation) -> Tensor:
-    """The weight of each token of a completion; the loss is the weighted sum of the tokens' losses.
+    """The weight [S] of each token of completions of lengths [S]; the loss is the weighted sum of all.
 
-    The weights are computed once for a whole batch, so gradients accumulated over micro-batches equal the
-    batch's.
+    They are computed once for a batch, so gradients accumulated over micro-batches equal the batch's.
 
     - "token-mean": 1 / all tokens of the batch. Long completions weigh more. DAPO (arXiv 2503.14476).
     - "sequence-mean": 1 / (completions x own tokens). GRPO (arXiv 2402.03300), GSPO.
-
-    Args:
-        lengths: [S], sampled tokens of each completion, each at least 1.
-        mode: One of the above.
-
-    Returns:
-        [S], float32.
 
     Example:
         >>> lengths = torch.tensor([1, 3])
@@ -219,9 +167,3 @@ def row_weights(lengths: Tensor, mode: Aggregation) -> Tensor:
     if mode == "token-mean":
         return (1.0 / lengths.sum().float()).expand(rows)
     return 1.0 / (rows * lengths.float())
-
-
-def aggregate(values: Tensor, mask: Tensor, mode: Aggregation) -> Tensor:
-    """From per-token values [S, T] to one number, see `row_weights`."""
-    weights = row_weights(mask.sum(-1), mode)
-    return (values * mask * weights.unsqueeze(-1)).sum()

@@ -1,12 +1,8 @@
 """How much memory a training takes, estimated from a model's sizes before anything starts; needs no torch.
 
 Good enough to choose settings, but not to the last gigabytes: allocators lose some memory to fragments, and a
-GPU's libraries take about a GiB.
-
-- AdamW in mixed precision keeps 2 bytes a parameter of weights, 2 of gradients and 12 of optimizer (ZeRO,
-  arXiv 1910.02054, section 3.1); in float32 4, 4 and 8.
-- Activations: each layer's input, and one layer in full, with gradient checkpointing; all layers in full
-  without (`Architecture.layer_bytes`).
+GPU's libraries take about a GiB. AdamW in mixed precision keeps 2 bytes a parameter of weights, 2 of
+gradients and 12 of optimizer (ZeRO, arXiv 1910.02054, section 3.1); in float32 4, 4 and 8.
 """
 
 from collections.abc import Mapping
@@ -21,14 +17,9 @@ GIB: Final = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one device holds, in bytes by part.
+    """What one device holds, in bytes by part, and what belongs to it in the host's memory.
 
-    Attributes:
-        rollout: While samples are drawn.
-        training: While a policy is trained.
-        host: Bytes of the host's memory that belong to this device.
-        cache_tokens: Tokens that fit into the cache of one engine, below 0 where its weights do not fit;
-            None without engines.
+    `cache_tokens` fit into the cache of one engine, below 0 where its weights do not fit; None without one.
     """
 
     rollout: Mapping[str, float]
@@ -38,7 +29,7 @@ class Memory:
 
     @property
     def peak(self) -> float:
-        """Bytes at the fuller of both times."""
+        """Bytes of the device at the fuller of both times."""
         return max(sum(self.rollout.values()), sum(self.training.values()))
 
     def describe(self, room: float) -> list[str]:
@@ -66,24 +57,14 @@ class Shape:
 
 
 def activations(
-    model: Architecture,
-    tokens: float,
-    *,
-    checkpointing: bool,
-    itemsize: int = 2,
-    autocast: bool = False,
+    model: Architecture, tokens: float, *, checkpointing: bool, itemsize: int = 2, autocast: bool = False
 ) -> float:
-    """Bytes of activations that a backward pass over so many tokens needs.
+    """Bytes of activations that a backward pass over a micro-batch of so many tokens needs on one device.
 
-    Args:
-        model: Its sizes.
-        tokens: In one micro-batch, on one device.
-        checkpointing: Whether layers are computed again.
-        itemsize: Bytes of one weight.
-        autocast: Whether weights of 4 bytes compute in 2.
+    Weights have `itemsize` bytes; with `autocast` those of 4 bytes compute in 2.
     """
     layer = model.layer_bytes(itemsize, autocast=autocast)
-    if checkpointing:
+    if checkpointing:  # each layer's input, and one layer in full
         return tokens * (itemsize * model.hidden * model.layers + layer)
     return tokens * layer * model.layers
 

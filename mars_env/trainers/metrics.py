@@ -18,20 +18,16 @@ class StepMetrics:
     Attributes:
         step: Number of steps done, this one included.
         seconds: Wall-clock time of the update, without rollouts.
-        advantages: How many turns got an advantage, and why the others did not.
         roles: By role: ``turns``, ``trained``, ``reward`` (mean of the known ones), ``truncated`` (fraction
             cut off by their own limit), ``tokens`` (sampled, a turn); where there are any, ``interrupted``
             (turns cut off by the context or a filter), of them ``overlong_prompts`` (the prompt alone filled
             the context) and ``little_room`` (it left too little), and ``reward_faults`` (the reward failed).
-            None of these are trained.
         policies: By policy: ``loss``, ``grad_norm``, ``learning_rate``, ``updates``, ``completions``,
             ``tokens``, and means over trained tokens: ``ratio``, ``clipped``, ``entropy``, ``rollout_gap``
             (absolute difference of the rollout's and the trainer's log-probabilities), and what the settings
-            switch
-            on: ``kl``, ``importance`` and ``vetoed``, ``mastered``. Empty if nothing was trained. Where a
-            gradient or a log-probability was not finite, ``skipped``: updates that were left out.
-        unscorable: Turns that left their groups because they cannot be scored, by reason
-            (`mars_env.trainers.scorable`). They are also among the unknown of `advantages`.
+            switch on: ``kl``, ``importance`` and ``vetoed``, ``mastered``. Empty if nothing was trained.
+            ``skipped``: updates left out, because a gradient or a log-probability was not finite.
+        unscorable: Turns that left their groups (`mars_env.trainers.scorable`), by reason.
     """
 
     step: int
@@ -93,7 +89,6 @@ def role_metrics(groups: Sequence[Group], samples: Sequence[TurnSample]) -> dict
 
 
 def _without_room(turns: Sequence[Turn]) -> dict[str, int]:
-    """Turns that the context cut off: before the first token, or later."""
     full = [
         any(not completion.completion_tokens and not completion.token_ids for completion in cut)
         for turn in turns

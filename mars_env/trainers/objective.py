@@ -24,7 +24,7 @@ class Objective:
     """What an update descends.
 
     Attributes:
-        loss: The loss of a micro-batch, and sums of its metrics.
+        loss: Of a micro-batch.
         over: The sum that metrics are divided by.
         unit: How many neighbouring rows belong together.
     """
@@ -34,7 +34,7 @@ class Objective:
     unit: int = 1
 
     def weights(self, batch: Batch, config: TrainConfig) -> Tensor:
-        """The weight of each row's tokens; of pairs all the same."""
+        """The weight of each row's tokens, [S]."""
         if self.unit == 1:
             return losses.row_weights(batch.mask.sum(-1), config.mean)
         return torch.full((len(batch),), self.unit / len(batch))
@@ -111,11 +111,10 @@ def _weighted(
 def _preference_loss(
     logp: Tensor, entropy: Tensor, batch: Batch, weights: Tensor, config: TrainConfig, *, beta: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Rows are chosen and rejected completions by turns."""
     assert batch.reference is not None
-    policy = losses.sequence_logprobs(logp, batch.mask)
-    reference = losses.sequence_logprobs(batch.reference, batch.mask)
-    margin = losses.preference_margin(policy[0::2], policy[1::2], reference[0::2], reference[1::2])
+    policy, reference = (torch.where(batch.mask, each, 0.0).sum(-1) for each in (logp, batch.reference))
+    gain = policy - reference
+    margin = gain[0::2] - gain[1::2]
     loss = (losses.dpo_loss(margin, beta) * weights[0::2]).sum()
     totals = {"margin": margin, "preferred": margin > 0, "chosen": policy[0::2], "rejected": policy[1::2]}
     sums = {name: value.detach().float().sum() for name, value in totals.items()}

@@ -11,11 +11,10 @@ from mars_env.trainers.config import TrainConfig
 
 
 class Optimiser:
-    """AdamW with a warm-up, for the trained weights of a model.
+    """AdamW with a warm-up, for the trained weights of a model; `weights` is what it changes, by name.
 
     With `TrainConfig.offload` it keeps float32 copies of the weights, their gradients and AdamW's moments in
-    the host's memory. A gradient leaves the device as soon as it is computed. `weights` is what AdamW
-    changes, by the names of the model's parameters.
+    the host's memory. A gradient leaves the device as soon as it is computed.
     """
 
     def __init__(self, model: Any, config: TrainConfig) -> None:
@@ -69,7 +68,7 @@ class Optimiser:
         return {name: tensor.detach().cpu().contiguous() for name, tensor in {**copies, **moments}.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take the state of `tensors`, of a run with or without `offload`, once the model has its weights."""
+        """Take the state that `tensors` gave, with or without `offload`, once the model has its weights."""
         with torch.no_grad():
             for name, (own, copy) in zip(self.weights, self._copied, strict=False):
                 copy.copy_(tensors.get(f"weight.{name}", own))
@@ -93,10 +92,8 @@ class Optimiser:
 
 
 def _moved(copy: torch.nn.Parameter, parameter: Tensor) -> None:
-    """Add a gradient to that of a copy on the host, and free it."""
-    gradient = parameter.grad
-    assert gradient is not None
-    moved = gradient.detach().to(copy.device, torch.float32)
+    assert parameter.grad is not None
+    moved = parameter.grad.detach().to(copy.device, torch.float32)
     copy.grad = moved.clone() if copy.grad is None else copy.grad.add_(moved)
     parameter.grad = None
 

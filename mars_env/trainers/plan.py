@@ -9,11 +9,7 @@ from mars_env.trainers.recipes import RunSettings
 
 
 def plan(settings: RunSettings, gpu: float) -> tuple[str, bool]:
-    """The plan of a run on GPUs of so many GiB, and whether it fits.
-
-    Raises:
-        ConfigError: A setting is rejected.
-    """
+    """The plan of a run on GPUs of so many GiB, and whether it fits."""
     if settings.backend == "openrlhf":
         from mars_env.trainers.openrlhf.planning.dry_run import dry_run
 

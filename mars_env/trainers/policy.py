@@ -26,7 +26,6 @@ class Policy:
         updates: Number of optimiser updates.
         skipped: Number of the last updates, in a row, that were not finite and left out.
         shares: Whether tokens that rows share are computed once, see `TrainConfig.shared_prefixes`.
-        optimiser: Created by the trainer.
     """
 
     model: Any

@@ -1,10 +1,8 @@
 """Rows that begin alike, read once: samples of a group share a prompt, calls of a tool continue each other.
 
 `grow` turns rows of token ids into a forest: segments of tokens, each after the segment that it continues. A
-model computes every token of the forest once (`Forest.hidden`); in its attention each segment reads the keys
-and values of the segments before it and its own, so every row sees exactly its own tokens, and gradients
-flow into what rows share. No mask over a long packed row is needed: segments of like size are attended
-to together, as ordinary batches.
+model computes every token of the forest once; in its attention each segment reads the keys and values of the
+segments before it and its own, so gradients flow into what rows share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,13 +32,12 @@ Ints = NDArray[np.int64]
 
 
 class Block(NamedTuple):
-    """Segments that are attended to together: n of them, T tokens and K keys at most.
+    """Segments that are attended to together: n (`size`) of them, T tokens and K keys at most.
 
     Attributes:
         queries: [n T] places of the tokens, 0 beyond a segment's end.
         keys: [n K] places of the tokens that they may see: their path's from the root, and their own.
         visible: [n, 1, T, K] whether a query sees a key; None: the usual triangle.
-        size: n.
     """
 
     queries: Tensor
@@ -50,10 +47,9 @@ class Block(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """N distinct tokens of S rows of at most L tokens.
+    """N distinct tokens (`ids`) of S rows of at most L tokens.
 
     Attributes:
-        ids: [N] token ids.
         positions: [N] place of each token in its rows.
         places: [S, L] where each row's tokens are in the forest; 0 beyond a row's end.
         blocks: How their attention is computed.
@@ -121,8 +117,8 @@ def grow(rows: Sequence[Ints], least: int = LEAST) -> Forest:
         count += end - start
     blocks, order = _blocks(segments, places, count)
     positions = np.concatenate([np.arange(start, end) for _, start, end in segments])
-    tensors = (torch.from_numpy(each) for each in (np.concatenate(ids), positions, places, order))
-    tokens, where, row_places, ordered = tensors
+    arrays = (np.concatenate(ids), positions, places, order)
+    tokens, where, row_places, ordered = map(torch.from_numpy, arrays)
     return Forest(tokens, where, row_places, tuple(blocks), ordered)
 
 
@@ -174,9 +170,8 @@ def _blocks(segments: Sequence[tuple[int, int, int]], places: Ints, count: int) 
         if starts.any():
             reach = torch.from_numpy(starts)[:, None] + torch.arange(tokens)
             visible = (torch.arange(keys) <= reach[..., None])[:, None]
-        blocks.append(
-            Block(torch.from_numpy(asks.ravel()), torch.from_numpy(reads.ravel()), visible, len(group))
-        )
+        queries, read = torch.from_numpy(asks.ravel()), torch.from_numpy(reads.ravel())
+        blocks.append(Block(queries, read, visible, len(group)))
     return blocks, order
 
 
@@ -190,7 +185,6 @@ def _attend(
     forest: Forest | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """The attention of a forest's tokens; torch's own where there is no forest."""
     attend = ALL_ATTENTION_FUNCTIONS["sdpa"]
     if forest is None:
         return attend(module, query, key, value, mask, **options)

@@ -11,18 +11,14 @@ from mars_env.text import logger
 log = logger(__name__)
 
 PROBE = 32
-"""Tokens of the probe."""
 
 
 class WeightProof:
-    """Compares a sampler with a policy after each refresh: tensor by tensor where they can be read.
+    """Compares a sampler (`who`, in messages) with a policy after each refresh: tensor by tensor.
 
     A sampler may hold tensors in a form that cannot be compared: packed for a kernel, quantised, or divided.
     Of these the log-probabilities of a fixed text, the probe, must change whenever the policy's tensors have
     changed in the sampler's precision. An update that rounding loses changes neither.
-
-    Args:
-        who: The sampler, in messages.
     """
 
     def __init__(self, who: str) -> None:
@@ -36,13 +32,8 @@ class WeightProof:
     def compare(self, trained: Mapping[str, Checksum], sampled: Mapping[str, Checksum]) -> bool:
         """Compare the checksums of the tensors by name, in the sampler's precision.
 
-        Those that `sampled` lacks cannot be read, unless they are tied to others.
-
-        Returns:
-            Whether all were read; otherwise `compare_probe` must follow.
-
-        Raises:
-            ModelError: The sampler has another tensor of a name.
+        Those that `sampled` lacks cannot be read, unless they are tied to others. Returns whether all were
+        read; otherwise `compare_probe` must follow. A ModelError if the sampler has another tensor of a name.
         """
         wrong = [name for name, checksum in trained.items() if sampled.get(name, checksum) != checksum]
         if wrong:
@@ -55,19 +46,14 @@ class WeightProof:
         self.share_read = 1 - len(self._unread) / max(1, len(trained))
         if self._unread and not self._logged:
             self._logged = True
-            count = (
-                f"{len(self._unread)} of {len(trained)} tensors cannot be read, {min(self._unread)} for one"
+            log.info(
+                "%s: %d of %d tensors cannot be read, %s for one: only a probe shows that they are refreshed",
+                *(self._who, len(self._unread), len(trained), min(self._unread)),
             )
-            log.info("%s: %s: only a probe shows that they are refreshed", self._who, count)
         return not self._unread
 
     def compare_probe(self, values: Sequence[float]) -> None:
-        """Check the sampler's log-probabilities of the probe, after `compare`.
-
-        Raises:
-            ModelError: They are those of the last time, and the policy's tensors are not; or one is not
-                finite.
-        """
+        """A `ModelError` if the sampler's log-probabilities of the probe are stale or not finite."""
         before, self._before = self._before, (self._unread, tuple(values))
         stale = before is not None and before[0] != self._unread and before[1] == tuple(values)
         if stale or not np.isfinite(values).all():

@@ -29,8 +29,7 @@ Settings = TypeVar("Settings", bound=BaseModel)
 
 
 def _own_grower(value: Any) -> Any:
-    """None for "own", as a file says it, because TOML has no null."""
-    return None if value == "own" else value
+    return None if value == "own" else value  # TOML has no null
 
 
 class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
@@ -95,21 +94,14 @@ class RunSettings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrin
                 raise ValueError("groups_per_update splits trees, which the credit needs whole: leave it out")
             if self.rollouts is None:
                 raise ValueError("groups_per_update needs groups that end before trees: give rollouts")
-        return self
-
-    @model_validator(mode="after")
-    def _refillable(self) -> "RunSettings":
-        if self.pipeline.refill > 1 and self.train.whole_trees:
+        if pipeline.refill > 1 and credit.whole_trees:
             raise ValueError("refill judges groups one by one, but the credit needs whole trees")
-        if self.pipeline.refill > 1 and self.train.uniform_groups == "count":
+        if pipeline.refill > 1 and credit.uniform_groups == "count":
             raise ValueError('refill replaces groups of equal rewards: set uniform_groups to "drop"')
         return self
 
     def with_(self, **changes: Any) -> Self:
-        """These settings with some of them changed; a mapping changes a part of a table.
-
-        Raises:
-            ConfigError: A value or a name is wrong.
+        """These settings with some of them changed, and validated; a mapping changes a part of a table.
 
         Example:
             >>> run = MARSRL.with_(steps=3, train={"learning_rate": 1e-4})
@@ -156,16 +148,7 @@ RECIPES: Final[Mapping[str, RunSettings]] = {"MARSRL": MARSRL, "MARS2": MARS2}
 
 
 def recipe_of(env: EnvSpec) -> RunSettings:
-    """The recipe that an environment's game names: one of `RECIPES`, or ``"module:attribute"``.
-
-    Raises:
-        ConfigError: There is no such recipe.
-
-    Example:
-        >>> from mars_env.envs import spec
-        >>> recipe_of(spec("programs-tree-search")) is MARS2
-        True
-    """
+    """The recipe that an environment's game names: one of `RECIPES`, or ``"module:attribute"``."""
     name = find_game(env.game).options.recipe
     recipe = RECIPES[name] if name in RECIPES else import_object(name)
     if not isinstance(recipe, RunSettings):
@@ -194,11 +177,7 @@ def _table(settings: Any) -> Any:
 
 
 def checked(settings: Settings) -> Settings:
-    """The settings, validated again with those inside them, since `model_copy` validates nothing.
-
-    Raises:
-        ConfigError: A value or a name is wrong.
-    """
+    """The settings, validated again with those inside them, since `model_copy` validates nothing."""
     values = {name: checked(value) if isinstance(value, BaseModel) else value for name, value in settings}
     return validated(type(settings), values)
 

@@ -52,16 +52,8 @@ async def rollouts(
 ) -> AsyncGenerator[UpdateBatch]:
     """Play trees, and yield what each update trains.
 
-    Args:
-        game: What is played.
-        team: Who plays.
-        problems: Training problems; those of a step follow from the seed and its number alone.
-        settings: How groups are formed, and how far rollouts may run ahead.
-        done: Updates that are done already.
-        directory: Where `LEDGER` says what was trained.
-
-    Raises:
-        ModelError: As many trees as a step has could not be played, and no other.
+    The problems of a step follow from the seed and its number alone; `done` updates are done already.
+    `LEDGER` in the directory says what was trained.
     """
     if settings.rollouts is not None:
         game = replace(game, grower=grouped(settings.rollouts))
@@ -167,11 +159,8 @@ def _warn_of_lone_rewards(batch: UpdateBatch, roles: Collection[str]) -> set[str
 class LostTrees:
     """Counts trees that faults ended before a trained agent had acted; a journal for `pipeline`.
 
-    A lost tree costs only itself. The run ends when as many were lost as a step has (but never one alone),
-    all of which began after a trained agent had last acted: nothing succeeds any more.
-
-    Attributes:
-        ids: Of the trees that were lost.
+    A lost tree, of which `ids` has the id, costs only itself. The run ends when as many were lost as a step
+    has (but never one alone), all of which began after a trained agent had last acted.
     """
 
     def __init__(self, trained: Callable[[Turn], bool], step: int) -> None:
@@ -192,7 +181,7 @@ class LostTrees:
             self._in_vain = 0
 
     def write_tree(self, tree: Tree, team_rewards: Mapping[str, float | None]) -> None:
-        """Count a finished tree; a ModelError if nothing succeeds any more."""
+        """A tree has ended; a ModelError if nothing succeeds any more."""
         if not tree.fault or any(map(self._trained, tree.turns)):
             return
         self.ids.add(tree.id)
@@ -203,15 +192,12 @@ class LostTrees:
 
 @dataclass(frozen=True, slots=True)
 class _InStep:
-    """A grader whose duration decides nothing."""
-
     grader: Grader
 
     async def grade(self, problem: Problem, text: str) -> Grade:
         """The grade, when all gradings that started with it have ended."""
         async with hold_waves():
-            grade: Grade = await call_async(self.grader.grade, problem, text)
-            return grade
+            return await call_async(self.grader.grade, problem, text)
 
 
 def graded_in_step(game: Game) -> Game:
@@ -243,7 +229,7 @@ class UpdateLog:
         if directory is None:
             return cls(None), []
         path = Path(directory) / name
-        rows = [row for row in read_lines(path) if row["update"] <= updates]
+        rows = [row for _, row in rows_of(path) if row["update"] <= updates]
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, "".join(map(_line, rows)))
         return cls(path), rows
@@ -254,11 +240,6 @@ class UpdateLog:
             return
         with open_file(self.path, "a") as file:
             append(file, "".join(_line({"update": update, **row}) for row in rows), sync=True)
-
-
-def read_lines(path: str | Path) -> list[dict[str, Any]]:
-    """The lines of a log; one that a kill has cut off is left out: its update came after all checkpoints."""
-    return [row for _, row in rows_of(Path(path))]
 
 
 def _line(row: Mapping[str, Any]) -> str:

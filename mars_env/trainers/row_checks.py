@@ -31,16 +31,12 @@ class RowProblem(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """The first row of a turn."""
-
-    row: int
+    row: int  # its first one
     values: TurnSample
 
 
 def check_rows(lines: Iterable[bytes], rule: Rule = "group_normalised") -> Iterator[RowProblem]:
-    """What is wrong with the lines of a file: first each row by itself, then what rows have in common.
-
-    Groups are checked if all rows are right by themselves.
+    """What is wrong with the lines of a file: each row by itself; and, if nothing is, the groups.
 
     Example:
         >>> [(problem.row, problem.field) for problem in check_rows([b'{"schema": "mars-env.samples/3"'])]
@@ -69,7 +65,6 @@ def check_rows(lines: Iterable[bytes], rule: Rule = "group_normalised") -> Itera
 
 
 def _parse_row(line: bytes) -> TurnSample | Mapping[str, str]:
-    """The sample of a line, or what is wrong with it by field."""
     try:
         return sample_from_row(json.loads(line.decode("utf-8-sig")))
     except BadRow as error:
@@ -79,7 +74,6 @@ def _parse_row(line: bytes) -> TurnSample | Mapping[str, str]:
 
 
 def _turn_problems(number: int, row: TurnSample, first: _Turn) -> list[RowProblem]:
-    """Where a row differs from an earlier one of the same turn."""
     return [
         RowProblem(number, field, f"row {first.row} of the same turn has another value")
         for field in _OF_A_TURN

@@ -17,7 +17,6 @@ from mars_env.problems.loading import is_path
 from mars_env.trainers.recipes import RunSettings, merged_settings, plain_settings, recipe_of, validated
 
 ALIASES: Final = {"model": "team.model", "credit": "train.credit"}
-"""Short names of paths."""
 
 
 def load_run(source: str | Path, flags: Mapping[str, Any] | None = None) -> RunSettings:
@@ -28,8 +27,7 @@ def load_run(source: str | Path, flags: Mapping[str, Any] | None = None) -> RunS
 
     Args:
         source: A file ending in ``.toml``, or what `EnvironmentSettings.id` takes.
-        flags: More settings, nested as in a file, which replace those of the file. Relative paths are those
-            of the working folder.
+        flags: More settings, nested as in a file, which replace those of the file; relative to where we are.
 
     Raises:
         ConfigError: The file cannot be read, or a name or a value in it is wrong.
@@ -62,9 +60,6 @@ def parse_flags(words: Sequence[str]) -> dict[str, Any]:
 
     Values are read as JSON or TOML where they are, else as strings. Several values are a list, and so is
     ``--model`` given again; of another flag the last one counts.
-
-    Raises:
-        ConfigError: A word belongs to no flag.
 
     Example:
         >>> parse_flags(["--steps", "3", "--train.betas=[0.9, 0.95]", "--logging.tensorboard"])
@@ -114,34 +109,28 @@ def with_absolute_paths(tables: Mapping[str, Any], folder: Path) -> dict[str, An
         is_there = isinstance(value, str) and (folder / value).exists()
         return str((folder / value).absolute()) if is_there else value
 
-    result = dict(tables)
+    def may_be_path(key: str, value: Any) -> bool:
+        """A set's name is no path, also where a folder has it."""
+        return key != "problems" or (isinstance(value, str) and is_path(value))
+
+    result, problems = dict(tables), ("problems", "problem_options")
     if isinstance(tables.get("out"), str):
         result["out"] = os.path.normpath((folder / tables["out"]).absolute())
-    for name, keys in (("team", ("model",)), ("environment", _PROBLEMS), ("evaluation", _PROBLEMS)):
+    for name, keys in (("team", ("model",)), ("environment", problems), ("evaluation", problems)):
         table = tables.get(name)
         if isinstance(table, Mapping):
-            paths = {key: table[key] for key in keys if key in table and _may_be_path(key, table[key])}
+            paths = {key: table[key] for key in keys if key in table and may_be_path(key, table[key])}
             result[name] = {**table, **{key: existing(value) for key, value in paths.items()}}
     return result
 
 
-_PROBLEMS: Final = ("problems", "problem_options")
-
-
-def _may_be_path(key: str, value: Any) -> bool:
-    """A set's name is no path, also where a folder has it."""
-    return key != "problems" or (isinstance(value, str) and is_path(value))
-
-
 def _import_from(folder: str) -> None:
-    """Let this process, and those that it starts, import the modules of a folder."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
 
 
 def _with_room(merged: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings whose overlong penalty fits the given limit: a short one has no room for the buffer."""
     train, sampling = merged["train"], settings.get("sampling")
     limit = sampling.get("max_tokens") if isinstance(sampling, Mapping) else None
     if not isinstance(limit, int) or not isinstance(train, Mapping):

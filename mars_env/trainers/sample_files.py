@@ -19,7 +19,7 @@ _ADAPTER: Final = TypeAdapter(TurnSample)
 
 
 class BadRow(ValueError):
-    """A row is none of this version's; `faults` says what is wrong, by field."""
+    """A row is none of this version's; `faults` says why, by field."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{field}: {fault}" for field, fault in faults.items()))
@@ -34,11 +34,7 @@ def sample_to_row(sample: TurnSample) -> dict[str, Any]:
 
 
 def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
-    """The sample of a row; other fields are ignored.
-
-    Raises:
-        BadRow: Something is wrong with it; it may be of another version.
-    """
+    """The sample of a row, whose other fields are ignored; a `BadRow` if something is wrong with it."""
     try:
         sample = _ADAPTER.validate_python(row)
         faults = dict(_misfits(sample))
@@ -55,7 +51,6 @@ def sample_from_row(row: Mapping[str, Any]) -> TurnSample:
 
 
 def _misfits(sample: TurnSample) -> Iterator[tuple[str, str]]:
-    """Fields that do not fit the others, and why."""
     mask, size = sample.completion_mask, len(sample.completion_ids)
     if role_of(sample.agent) != sample.role:
         yield "role", f"the role of {brief(sample.agent)} is {brief(role_of(sample.agent))}"
@@ -71,5 +66,5 @@ def _misfits(sample: TurnSample) -> Iterator[tuple[str, str]]:
 
 
 def write_samples(path: str | Path, samples: Iterable[TurnSample]) -> int:
-    """Write samples, one a line; returns their number. The file is whole or not there."""
+    """Write samples, one a line, and return their number; the file is whole or not there."""
     return write_jsonl(map(sample_to_row, samples), path)

@@ -14,7 +14,6 @@ from mars_env.trainers.proof import WeightProof, probe_ids
 from mars_env.trainers.recipes import RunSettings
 
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The ranks of adapters that vLLM has room for."""
 
 _Engine = VLLMModel | VLLMAdapter
 
@@ -28,8 +27,6 @@ class Refreshable(Protocol):
 
 @runtime_checkable
 class _Readable(Protocol):
-    """A model whose weights can be compared: `HFModel`, `VLLMModel`, `VLLMAdapter`."""
-
     dtype: str
     version: int
 
@@ -37,11 +34,9 @@ class _Readable(Protocol):
 
 
 class Sampler:
-    """A model that samples: it takes new weights, and proof is taken that it has them.
+    """A model that samples: it takes new weights, and `mars_env.trainers.proof` is taken that it has them.
 
-    After each refresh the checksums of all tensors are compared in the model's precision, and a probe shows
-    that those have changed which cannot be read (`mars_env.trainers.proof`). Models without `checksums` have
-    no proof.
+    Models without `checksums` have no proof.
     """
 
     def __init__(self, name: str, model: Refreshable) -> None:
@@ -50,8 +45,7 @@ class Sampler:
     def refresh(self, weights: Any, version: int) -> bool:
         """Give the model new weights, a module or a state dict; whether a `probe` must follow.
 
-        Raises:
-            ModelError: The model has other weights afterwards, or lacks some.
+        A `ModelError` if the model has other weights afterwards, or lacks some.
         """
         model = self.model
         with model.lock if isinstance(model, HFModel) else nullcontext():  # a wave between would delay it
@@ -60,16 +54,13 @@ class Sampler:
                 return False
             if model.version != version:
                 raise ModelError(f"{model!r} has version {model.version}, not {version}")
-            is_read = self._is_read(weights if isinstance(weights, Mapping) else weights.state_dict(), model)
+            state = weights if isinstance(weights, Mapping) else weights.state_dict()
+            sampled = model.checksums()
+            dtypes = {name: sampled[name].dtype if name in sampled else model.dtype for name in state}
+            is_read = self.proof.compare(checksums(state, dtypes), sampled)
         if not is_read and not isinstance(model, VLLMModel):
             raise ModelError(f"{model!r} lacks weights that are trained")
         return not is_read
-
-    def _is_read(self, state: Mapping[str, Any], model: _Readable) -> bool:
-        """Whether all tensors of the state can be compared with the model's; those that can are the same."""
-        sampled = model.checksums()
-        dtypes = {name: sampled[name].dtype if name in sampled else model.dtype for name in state}
-        return self.proof.compare(checksums(state, dtypes), sampled)
 
     async def probe(self) -> None:
         """Have the model score a fixed text; a `ModelError` if that does not change with the weights."""
@@ -80,13 +71,10 @@ class Sampler:
 
 
 class Refresher:
-    """Brings new weights to models, by policy, and proves that they have arrived.
+    """Brings new weights to the models that sample, by policy, and proves that they have arrived.
 
     The metric ``policy/NAME/weights_read`` is the share of the tensors that are compared. Models that share
     the policy's own module need no proof.
-
-    Args:
-        models: The models that sample, by policy.
     """
 
     def __init__(self, models: Mapping[str, Refreshable]) -> None:
@@ -128,13 +116,6 @@ def sampling_models(models: Mapping[str, HFModel], settings: RunSettings) -> Map
     vLLM runs in this process, from the same checkpoints, with adapters if they are trained. It samples in
     waves that repeat if rollouts and updates alternate, and sleeps during updates where it shares the card;
     else as a stream.
-
-    Args:
-        models: The models that are trained, by policy.
-        settings: The run's.
-
-    Raises:
-        ConfigError: A model has no checkpoint that vLLM could read.
     """
     if settings.engine.name != "vllm":
         return models
@@ -161,7 +142,6 @@ def sampling_models(models: Mapping[str, HFModel], settings: RunSettings) -> Map
 
 
 def _engine_options(model: HFModel, settings: RunSettings, engines: int) -> dict[str, Any]:
-    """The arguments of one of several vLLM engines that share the card with the trainer."""
     options: dict[str, Any] = {}
     if model.context < 2**31:
         options["max_model_len"] = model.context
@@ -172,13 +152,11 @@ def _engine_options(model: HFModel, settings: RunSettings, engines: int) -> dict
 
 
 def _room_for(adapters: Mapping[str, Adapter]) -> int:
-    """The rank that vLLM must have room for."""
     largest = max(adapter.rank for adapter in adapters.values())
     return min(rank for rank in _RANKS if rank >= largest)
 
 
 def _checkpoint(model: HFModel) -> str:
-    """Where the weights that a model began with can be read again."""
     path: str = model.module.name_or_path
     if not path:
         raise ConfigError(f"vLLM reads a checkpoint, and {model.name} has none: use save_pretrained first")

@@ -27,17 +27,14 @@ LogProbability = Annotated[float, Strict(), Field(gt=UNKNOWN_LOGPROB, le=SLACK)]
 class TurnSample:
     """One text to train on: P prompt tokens, and T more of which some or all were sampled.
 
-    The types hold for rows of files (`mars_env.trainers.sample_files`); here nothing is checked.
-
     It is one completion, or a chain of them whose prompts continue each other: what stands between them, such
-    as the results of tools, is read and not trained.
+    as the results of tools, is read and not trained. The types hold for rows of files; here nothing is
+    checked.
 
     Attributes:
-        tree_id: The tree that it is from.
-        turn_id: Its turn. A turn of several chains has several samples.
+        turn_id: A turn of several chains has several samples.
         group_id: The group that its turn was compared in.
-        agent: Who acted, e.g. ``"verifier_0"``.
-        role: The same without its number.
+        agent: Who acted, e.g. ``"verifier_0"``; its `role` is without the number.
         policy: Name of the weights that acted.
         prompt_ids: [P] token ids of the prompt to train on: what the model read, unless `read_prompt_ids` is
             given.
@@ -49,7 +46,7 @@ class TurnSample:
         versions: Policy versions that sampled: ``((version, number of tokens), ...)``, empty if unknown.
         truncated: Whether the last completion was cut off by its length limit.
         reward: The turn's own, as recorded: before credit along the tree and penalties.
-        advantage: The turn's, the same for each sampled token; in units of the estimator.
+        advantage: The turn's, the same for each sampled token.
         score: What the grader gave the turn, in [0, 1]; None where it was not graded.
         read_prompt_ids: Token ids of the prompt that the model read, where that is another one; `logprobs`
             are of the tokens after it.
@@ -83,11 +80,6 @@ class TurnSample:
         """[P + T] token ids of prompt and completion."""
         return (*self.prompt_ids, *self.completion_ids)
 
-    @property
-    def mask(self) -> tuple[int, ...]:
-        """[P + T] 1 for each token that is trained: those that were sampled."""
-        return (0,) * len(self.prompt_ids) + self.completion_mask
-
 
 def turn_samples(
     groups: Sequence[Group],
@@ -106,12 +98,8 @@ def turn_samples(
         groups: Whole groups; with `Credit.tree_credit` whole trees.
         config: Its advantages, tree credit, penalties and trained roles are used, and nothing else.
         advantages: By `turn_key`, in place of those of the configuration's estimator.
-        policies: Names of the policies that there are; None means any.
-        frozen: Names of policies that are not trained. Their turns count in their groups.
-
-    Raises:
-        ConfigError: A turn to be trained acted with an unknown policy, or `advantages` has one that cannot be
-            scored.
+        policies: Those that there are; None means any. Another one is a ConfigError.
+        frozen: Policies that are not trained. Their turns count in their groups.
 
     Example:
         >>> from mars_env.trainers.advantages import _example_group
@@ -143,11 +131,8 @@ def preference_pairs(
 
     In each group the turns with the highest known reward are chosen, those with the lowest rejected; each
     turn is in one pair at most, in the order of the keys (our choice: PromptCoT 2.0, arXiv 2509.19894, does
-    not say). Log-probabilities are compared at temperature 1.
-
-    Raises:
-        ConfigError: The turns of a group differ in policy or prompt, a turn has several samples, or it cannot
-            be trained on (see `turn_samples`).
+    not say). Log-probabilities are compared at temperature 1. A `ConfigError` if the turns of a group differ
+    in policy or prompt, or if a turn has several samples.
     """
     pairs: list[TurnSample] = []
     for group in sorted(groups, key=lambda group: group.id):
@@ -169,23 +154,16 @@ def preference_pairs(
 
 
 def given_sample(completion: Completion, policy: str, number: int = 0) -> TurnSample:
-    """A sample of a given completion, which no rollout made: to imitate it.
-
-    Raises:
-        ConfigError: It has no token ids.
-    """
+    """A sample of a given completion, to imitate it; a `ConfigError` if it has no token ids."""
     prompt = completion.train_prompt_ids or completion.prompt_ids
     if not prompt or not completion.token_ids:
         raise ConfigError(f"text {number} for {policy!r} has no token ids: make it with HFModel.written")
     written = replace(completion, logprobs=(0.0,) * len(completion.token_ids), temperature=1.0, versions=())
-    turn = Turn(
-        "given", str(number), None, "given", policy, policy, "given", Action(completion.text), reward=0.0
-    )
+    turn = Turn("given", str(number), None, "given", policy, policy, "given", Action(""), reward=0.0)
     return replace(_sample(turn, (written,), 0.0), prompt_ids=prompt, truncated=False, read_prompt_ids=())
 
 
 def _validate(turn: Turn, policies: Collection[str] | None) -> None:
-    """Reject a turn of an unknown policy, or without what training needs."""
     where = f"turn {turn.id} of tree {turn.tree_id} ({turn.agent})"
     if policies is not None and turn.policy not in policies:
         names = ", ".join(sorted(policies))

@@ -1,11 +1,10 @@
 """Turns that can be scored: they have token ids, and a log-probability of each. No torch in here.
 
-A turn that cannot be scored leaves its group, as one of unknown reward does: the others are trained as if it
-had not been sampled. It is counted by its reason.
+A turn that cannot be scored leaves its group, as one of unknown reward does, and is counted by its reason.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from mars_env.checks import are_logprobs
@@ -24,10 +23,8 @@ def unscorable(turn: Turn) -> str:
 
     Example:
         >>> from mars_env.trainers.advantages import _example_group
-        >>> [turn] = _example_group([1.0]).turns
-        >>> unknown = replace(turn.action.completions[0], logprobs=(float("nan"),))
-        >>> unscorable(turn), unscorable(replace(turn, action=replace(turn.action, completions=(unknown,))))
-        ('', 'bad_logprobs')
+        >>> unscorable(_example_group([1.0]).turns[0])
+        ''
     """
     completions = turn.action.completions
     if not completions or not all(c.prompt_ids and c.token_ids for c in completions):
@@ -40,11 +37,12 @@ def unscorable(turn: Turn) -> str:
 
 
 def scorable_groups(
-    groups: Sequence[Group], config: Credit, frozen: Collection[str] = ()
+    groups: Sequence[Group], config: Credit, frozen: Collection[str] = (), *, required: bool = False
 ) -> tuple[list[Group], dict[str, int]]:
     """The groups, in which the reward of turns that cannot be scored is None; and their number by reason.
 
-    Only turns that are to be trained must be scored: those of `frozen` policies and of other roles stay.
+    Turns that are not trained stay: those of `frozen` policies and of other roles. A ModelError if some turn
+    is required, and of those to be trained none can be scored.
     """
     counts = Counter[str]()
 
@@ -55,36 +53,20 @@ def scorable_groups(
 
     cleaned = [replace(group, turns=tuple(map(known, group.turns))) for group in groups]
     del counts[""]
-    return cleaned, dict(counts)
-
-
-def require_scorable(
-    groups: Sequence[Group], counts: Mapping[str, int], config: Credit, frozen: Collection[str] = ()
-) -> None:
-    """End a run in which no turn of a step can be scored; the arguments are those of `scorable_groups`.
-
-    Raises:
-        ModelError: There are turns to be trained, and none can be scored.
-    """
-    turns = (turn for group in groups for turn in group.turns)
-    if counts and not any(_is_trained(turn, config, frozen) for turn in turns):
+    turns = (turn for group in cleaned for turn in group.turns)
+    if required and counts and not any(_is_trained(turn, config, frozen) for turn in turns):
         reasons = ", ".join(f"{reason} {number}" for reason, number in sorted(counts.items()))
         raise ModelError(
             f"no turn of a step can be trained on ({reasons}): take models that give token ids and "
             "log-probabilities (HFModel, vLLM), or leave the role out (train_roles)"
         )
+    return cleaned, dict(counts)
 
 
 def has_no_gradient(config: Credit, group: Group, frozen: Collection[str] = ()) -> bool:
     """Whether a group has no policy gradient: its rewards are equal, or nothing of it is trained.
 
-    Turns of `Credit.batch_roles` are compared with those of other groups, so equal rewards do not count;
-    `frozen` are the policies that are not trained.
-
-    Example:
-        >>> from mars_env.trainers.advantages import _example_group
-        >>> [has_no_gradient(Credit(), _example_group([1.0, r])) for r in (1.0, 0.0)]
-        [True, False]
+    Turns of `Credit.batch_roles` are compared with those of other groups, so equal rewards do not count.
     """
     scorable, _ = scorable_groups([group], config, frozen)
     advantages = estimator_of(config.model_copy(update={"uniform_groups": "drop"}))(scorable)

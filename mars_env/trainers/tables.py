@@ -132,14 +132,14 @@ def setting_rows(table: Any, prefix: str = "") -> Iterator[tuple[str, str, str, 
         inner = next((each for each in (annotation, *get_args(annotation)) if _is_table(each)), None)
         text = " ".join(meaning.split()).replace("`", "")
         if inner is None:
-            yield prefix + name, _type_name(annotation), _default_text(value), text
+            shown_default = "" if value in (None, {}, ()) else json.dumps(value, default=str)
+            yield prefix + name, _type_name(annotation), shown_default, text
         else:
             yield prefix + name, "table", "", text
             yield from setting_rows(inner if value is None else value, f"{prefix}{name}.")
 
 
 def _fields(table: Any) -> Iterator[tuple[str, Any, Any, str]]:
-    """Name, type, default and meaning of the fields of a table."""
     kind: Any = table if isinstance(table, type) else type(table)
     if not is_dataclass(kind):
         for name, info in kind.model_fields.items():
@@ -152,16 +152,11 @@ def _fields(table: Any) -> Iterator[tuple[str, Any, Any, str]]:
         yield field.name, field.type, field.default, described.get(field.name, "")
 
 
-def _default_text(value: Any) -> str:
-    return "" if value in (None, {}, ()) else json.dumps(value, default=str)
-
-
 def _is_table(kind: Any) -> bool:
     return isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind))
 
 
 def _type_name(kind: Any) -> str:
-    """A type as the reader of a file needs it."""
     if isinstance(kind, type) and not get_args(kind):
         return kind.__name__
     text = re.sub(r"\b(?:typing|collections\.abc)\.", "", str(kind))

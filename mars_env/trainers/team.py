@@ -3,12 +3,9 @@
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from mars_env.agents.registry import as_agent
 from mars_env.agents.roles import ROLES, RoleAgent
-from mars_env.agents.thinking import THINKING_MODES
-from mars_env.agents.tools import make_tools
 from mars_env.checks import validate_signature
 from mars_env.errors import ConfigError
 from mars_env.lazy import needs
@@ -18,6 +15,7 @@ from mars_env.players import by_name
 from mars_env.problems import ProblemSet
 from mars_env.rollout.segments import SegmentedModel
 from mars_env.text import brief, logger
+from mars_env.trainers.assembly import library_agents
 from mars_env.trainers.lora import Adapter
 from mars_env.trainers.optimiser import trained_parameters
 from mars_env.trainers.policy import Policy
@@ -36,12 +34,10 @@ Metrics = Mapping[str, float]
 Refresh = Callable[[Mapping[str, Policy]], Awaitable[Metrics | None] | Metrics | None]
 """Brings new weights to the models that sample, and may give metrics of that; `Refresher` makes one."""
 
-
 OWN: Final = "mars_env.agents.registry:as_agent"
 """What makes the library's own agents of a model."""
 
 SampledModel = HFModel | VLLMModel | VLLMAdapter | SegmentedModel
-"""The model that an agent samples from, in segments or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +48,7 @@ class Team:
     ``Team(agents, {"mars": Policy(module, tokenizer)}, Refresher({"mars": vllm_model}))``.
 
     Attributes:
-        agents: By agent name; their `policy` names their weights. Others than those below are not trained.
+        agents: By name; their `policy` names their weights.
         policies: The weights that are trained, by name.
         refresh: Brings new weights to the agents' models, at the start and after every update.
         made_by: The function of a model that makes the agents, as ``module:function``, so that
@@ -90,8 +86,7 @@ def make_team(
         models: One for all agents, one for each in their order, or by agent or role: checkpoints, whose
             weights become float32 without ``train.offload``, or the adapters of one base
             (`mars_env.trainers.lora`). Policies have the models' names.
-        agent: Makes an agent from its name and model; by default that of the role
-            (`mars_env.agents.as_agent`).
+        agent: Makes an agent from its name and model; by default `mars_env.agents.as_agent`.
         roles: The agents that models become, by role (`mars_env.agents.registry.roles_of` the rules).
         problems: Whose public tests the tool ``public_tests`` runs.
 
@@ -106,16 +101,10 @@ def make_team(
         raise ConfigError("tools are for the library's own agents: give them in agent=, or leave it out")
 
     def agents_of(sampled: Mapping[str, SampledModel]) -> dict[str, Agent]:
-        models_of_agents = {name: sampled[model.name] for name, model in assigned.items()}
-        if agent is not None:
-            return _made_by(agent, models_of_agents)
-        options: dict[str, Any] = {
-            "sampling": settings.sampling,
-            "roles": roles,
-            "tools": make_tools(settings.team.tools, problems),
-            "thinking": THINKING_MODES[settings.team.thinking],
-        }
-        return {name: as_agent(model, name, **options) for name, model in models_of_agents.items()}
+        by_agent = {name: sampled[model.name] for name, model in assigned.items()}
+        if agent is None:
+            return library_agents(settings, by_agent, roles, problems)
+        return _made_by(agent, by_agent)
 
     return team_of(settings, trained, agents_of, OWN if agent is None else None)
 
@@ -146,7 +135,6 @@ def team_of(
 def _made_by(
     agent: Callable[[str, SampledModel], Agent], models: Mapping[str, SampledModel]
 ) -> dict[str, Agent]:
-    """The agents that a user's function makes of the models."""
     validate_signature(agent, ("name", "model"), "agent=")
     agents = {name: agent(name, model) for name, model in models.items()}
     for name, player in agents.items():
@@ -158,7 +146,6 @@ def _made_by(
 def _by_agent(
     names: Sequence[str], models: Sequence[HFModel] | Mapping[str, HFModel]
 ) -> Mapping[str, HFModel]:
-    """The model of each agent."""
     if isinstance(models, Mapping):
         return by_name(models, names)
     if len(models) not in (1, len(names)):
@@ -167,10 +154,7 @@ def _by_agent(
 
 
 def _widen(model: HFModel) -> None:
-    """Make the weights float32 that are to be trained: in 16 bits rounding would lose an update of 1e-6.
-
-    The base of adapters is not trained, and stays as it is.
-    """
+    """Make the weights float32 that are to be trained: in 16 bits rounding would lose an update of 1e-6."""
     trained = trained_parameters(model.module).values()
     if not isinstance(model.module, Adapter) and any(weight.dtype != torch.float32 for weight in trained):
         log.info("%s: its weights are trained in float32, not %s", model.name, model.dtype)
@@ -179,11 +163,10 @@ def _widen(model: HFModel) -> None:
 
 def _policy(model: HFModel, settings: RunSettings, *, shared: bool) -> Policy:
     """What is trained: the model's own weights, or a copy of them if it samples meanwhile."""
-    overlaps = shared and settings.pipeline.staleness > 0
-    if overlaps and isinstance(model.module, Adapter):
+    overlaps, is_adapter = shared and settings.pipeline.staleness > 0, isinstance(model.module, Adapter)
+    if overlaps and is_adapter:
         raise ConfigError("adapters share their base with what samples: train them with pipeline.staleness=0")
     reference = None
-    if settings.train.kl_coefficient:  # the present weights: the base of an adapter, or a frozen copy
-        adapter = isinstance(model.module, Adapter)
-        reference = model.module.base if adapter else copy.deepcopy(model.module).requires_grad_(False)
+    if settings.train.kl_coefficient:  # the present weights
+        reference = model.module.base if is_adapter else copy.deepcopy(model.module).requires_grad_(False)
     return Policy(copy.deepcopy(model.module) if overlaps else model.module, model.tokenizer, reference)

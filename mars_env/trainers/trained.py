@@ -25,15 +25,13 @@ from mars_env.trainers.team import OWN
 from mars_env.types import Agent, Sampling
 
 ADAPTER = "adapter_config.json"
-"""In this file peft describes an adapter."""
 
 
 class TrainedTeam:
     """The agents of the newest checkpoint in a run's folder; each policy is loaded where it is used.
 
     Args:
-        run: The folder: ``--out`` of `mars-env train`, ``directory`` of `mars_env.trainers.train`, or one
-            checkpoint.
+        run: ``--out`` of `mars-env train`, ``directory`` of `mars_env.trainers.train`, or one checkpoint.
         function: What makes the agents of a model, as ``module:function``; by default that of the run.
         changes: Fields of `Sampling` that replace those of the run.
         thinking: How the library's own agents mark their thinking.
@@ -42,8 +40,7 @@ class TrainedTeam:
         model: Arguments of `HFModel`, such as ``device``.
 
     Raises:
-        ConfigError: There is no checkpoint of a team; it does not say what made the agents; or they ignore
-        the changes.
+        ConfigError: No checkpoint of a team is there, or what made the agents is not; or they ignore changes.
     """
 
     def __init__(
@@ -64,9 +61,8 @@ class TrainedTeam:
                 f"{str(run)!r} has no checkpoint of a team: give the folder of --out, or hf:PATH of a model"
             )
         self._path, self._policies, self._thinking = path, run_settings["agents"], thinking
-        self._sampling = replace(
-            TypeAdapter(Sampling).validate_python(run_settings["sampling"]), **(changes or {})
-        )
+        sampling = TypeAdapter(Sampling).validate_python(run_settings["sampling"])
+        self._sampling = replace(sampling, **(changes or {}))
         self._function = _function_name(function or run_settings["made_by"], changes)
         self._arguments = dict(model or {})
         self._tools = tools or make_tools(run_settings.get("tools", ""), problems)
@@ -98,7 +94,6 @@ class TrainedTeam:
         return self._models[policy]
 
     def _adapters(self, policy: str) -> dict[str, HFModel]:
-        """All adapters of the run, on one base; none if this policy is not an adapter."""
         names = [each for each in {*self._policies.values()} if (self._path / each / ADAPTER).exists()]
         if policy not in names:
             return {}
@@ -111,7 +106,6 @@ class TrainedTeam:
 
 
 def _function_name(name: str | None, changes: Mapping[str, Any] | None) -> str:
-    """The function that makes the agents, which must take the sampling that is changed."""
     if name is None:
         raise ConfigError("name what makes its agents of a model: team:FOLDER?function=my_module:my_team")
     if name != OWN and changes and not takes(import_object(name), "sampling"):

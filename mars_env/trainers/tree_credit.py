@@ -1,7 +1,4 @@
-"""Tree-shaped credit: a node's reward relative to those of its parent and its siblings. No torch in here.
-
-It transforms rewards, and is combined with an estimator: ``group_normalised(tree_shaped(groups))``.
-"""
+"""Tree-shaped credit: a node's reward relative to those of its parent and its siblings. No torch in here."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,26 +14,20 @@ def tree_shaped(
 ) -> list[Group]:
     """The same groups, with every known reward r replaced by ``r + strength (r - b)``.
 
-    The baseline of a node is ``b = (1 - w) r(parent) + w mean(r(siblings without the node))``. Without
-    siblings it is ``r(parent)``; for a child of the root, which has no reward, it is the siblings' mean; with
-    neither, the reward stays as it is. All rewards in these formulas are raw ones. Nothing is compared with
-    an unknown reward (our rule; the papers have none).
+    The baseline of a node is ``b = (1 - w) r(parent) + w mean(r(siblings without the node))``, of raw rewards
+    and `sibling_weight` w. Without siblings it is ``r(parent)``; for a child of the root, which has no
+    reward, it is the siblings' mean; with neither, the reward stays as it is. Nothing is compared with an
+    unknown reward (our rule; the papers have none).
 
     Source: MARS2's public code, where it has no effect since parents are never recorded (arXiv 2602.07848);
     "tree-consistent reward shaping" in arXiv 2604.14564. Both coefficients are 0.5 there.
 
-    Args:
-        groups: Whole trees: the parent of every turn is in one of the groups.
-        sibling_weight: w above, in [0, 1].
-        strength: How far a reward is moved away from its baseline.
-
     Raises:
-        ConfigError: A turn's parent is in none of the groups, or a reward is not a finite number.
+        ConfigError: A turn's parent is in none of the groups: they must be whole trees.
 
     Example:
         >>> from mars_env.trainers.advantages import _example_group
-        >>> rewards = {"0": 1.0, "1": 0.0, "0.0": 1.0, "0.1": 0.0}
-        >>> [tree] = tree_shaped([_example_group(rewards)])
+        >>> [tree] = tree_shaped([_example_group({"0": 1.0, "1": 0.0, "0.0": 1.0, "0.1": 0.0})])
         >>> {turn.id: turn.reward for turn in tree.turns}
         {'0': 1.5, '1': -0.5, '0.0': 1.25, '0.1': -0.5}
     """

@@ -1,8 +1,7 @@
 """TRL's `GRPOTrainer` as a trainer of teams: mars_env makes turns, groups and advantages, TRL the update.
 
 One tree is played for each prompt. TRL takes a fixed number of rows per prompt, that of the largest tree;
-smaller trees are filled up with rows of which no token is trained. docs/other-trainers.md has an example and
-the limits.
+smaller trees are filled up with rows of which no token is trained (docs/other-trainers.md).
 """
 
 import math
@@ -21,11 +20,10 @@ from mars_env.trainers.checks import check_agents, require_roles, require_rows
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.rollouts import LostTrees, graded_in_step
 from mars_env.trainers.samples import TurnSample, turn_samples
-from mars_env.trainers.scorable import require_scorable, scorable_groups
+from mars_env.trainers.scorable import scorable_groups
 from mars_env.types import Agent, Problem, Tree
 
 _LOSSES: Final[Mapping[str, str]] = {"token-mean": "dapo", "sequence-mean": "grpo"}
-"""TRL's ``loss_type`` for each aggregation."""
 
 _LACKING: Final = ("minibatches", "dmmpt_threshold", "batch_roles")
 _COLUMNS: Final = (
@@ -35,13 +33,12 @@ _COLUMNS: Final = (
 
 
 class TeamRollouts:
-    """The ``rollout_func`` of `GRPOTrainer`, which calls it for the rollouts of each step.
+    """The ``rollout_func`` of `GRPOTrainer`.
 
     Args:
         game: The environment's game, e.g. ``make("...", schedule="training").game``.
-        agents: Who plays, by agent name. All turns that are trained must be sampled from the trainer's model:
-            give its module to `mars_env.models.HFModel`, or update another engine in `refresh`.
-        problems: Training problems.
+        agents: By name. All turns that are trained must be sampled from the trainer's model: give its module
+            to `mars_env.models.HFModel`, or update another engine in `refresh`.
         rollouts: Group size and branches; None: the game's own grower grows the trees (a search).
         config: The advantages, and the seed of the rollouts; also the loss if `arguments` is used.
         refresh: Called with the trainer before each step's rollouts.
@@ -92,10 +89,6 @@ class TeamRollouts:
             problems_per_step: Trees of one update.
             rows_at_once: Rows of one forward pass; must divide the rows of all trees.
             temperature: The agents' sampling temperature.
-
-        Raises:
-            ConfigError: The rows cannot be divided in this way, or there is a warm-up, which TRL has in
-                another form.
         """
         config, rows = self._config, problems_per_step * self.rows
         if config.warmup_updates:
@@ -135,8 +128,7 @@ class TeamRollouts:
         """Play the problems of a step; `prompts` are their ids, each as often as there are rows.
 
         Raises:
-            ConfigError: TRL is set otherwise than `arguments` says, or evaluates. Before the first step: a
-                server rejects an agent, or gives no log-probabilities.
+            ConfigError: TRL is set otherwise than `arguments` says, or evaluates.
             ModelError: No tree of a step of several could be played, or no turn can be scored.
         """
         problems = self._problems_of(prompts, trainer)
@@ -148,8 +140,7 @@ class TeamRollouts:
         first = int(trainer.state.global_step) * len(problems)
         jobs = [Job(problem, first + i) for i, problem in enumerate(problems)]
         trees = run_sync(self._played(jobs))
-        groups, unscorable = scorable_groups(groups_of(trees), self._config)
-        require_scorable(groups, unscorable, self._config)
+        scorable_groups(groups_of(trees), self._config, required=True)
         samples = [turn_samples(groups_of([tree]), self._config) for tree in trees]
         for tree_samples in samples:
             require_rows(tree_samples, "TRL", float(trainer.temperature), self.rows)
@@ -192,7 +183,6 @@ class TeamRollouts:
         return list(team_advantage)
 
     def _problems_of(self, prompts: Sequence[str], trainer: Any) -> list[Problem]:
-        """The problems of a step, one for each run of equal prompts."""
         if not trainer.model.training:
             raise ConfigError("TRL cannot evaluate a team: use mars_env.evaluate, or mars-env evaluate")
         if trainer.num_generations != self.rows or trainer.scale_rewards != "none":

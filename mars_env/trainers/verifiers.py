@@ -1,8 +1,7 @@
 """verifiers (0.4): teams as environments that verifiers runs and prime-rl trains (docs/other-trainers.md).
 
-verifiers finds an environment as an installed package whose ``__all__`` names its parts:
-`mars_env_verifiers` exports those of this module. A turn of a team is a run of one of verifiers' agents, and
-so a trace with the turn's reward.
+verifiers finds an environment as an installed package whose ``__all__`` names its parts, here
+`mars_env_verifiers`. A turn of a team is a run of one of verifiers' agents, and so a trace.
 """
 
 import json
@@ -15,7 +14,7 @@ from pydantic import Field, PositiveInt
 
 from mars_env.agents.registry import as_agent, roles_of
 from mars_env.api import load_problems
-from mars_env.envs import Game, GroupedSettings, grouped, spec
+from mars_env.envs import GroupedSettings, grouped, spec
 from mars_env.envs.game import make_game
 from mars_env.errors import ConfigError, ModelError
 from mars_env.gate import safe_messages
@@ -39,7 +38,6 @@ with needs("verifiers", "environments for verifiers need it"):
 Advantage = Literal["group_normalised", "mean_centred", "leave_one_out"]
 
 _ANSWER_BYTES = 64 * 2**20
-"""Longest answer of the interception server that is read."""
 
 PLUGIN = "mars-env-verifiers"
 """The id under which verifiers finds the package that exports this module's parts."""
@@ -141,8 +139,7 @@ def _seat() -> vf.AgentConfig:
 class TeamConfig(vf.EnvConfig):  # type: ignore[misc]
     """The seats of a team, one a role, and how its trees grow: ``--env.*``.
 
-    A role that the rules do not have is not played. Each seat may have its own model, client, sampling and
-    limits.
+    Each seat may have its own model, client, sampling and limits.
     """
 
     solver: vf.AgentConfig = _seat()
@@ -166,7 +163,11 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
         if not isinstance(taskset, TeamTaskset):
             raise ConfigError(f"TeamEnv plays the tasks of {PLUGIN}, not those of {config.taskset.id!r}")
         self._tasks = taskset
-        self.game = _game(taskset, config)
+        env_spec = spec(taskset.config.env_id, **taskset.config.settings)
+        self.game = make_game(env_spec, kind=taskset.problems[0].kind)
+        if config.group > 1:
+            grown = GroupedSettings(group=config.group, branches=config.branches)
+            self.game = replace(self.game, grower=grouped(grown))
         self._prompts = roles_of(self.game.rules)
         self.roles = tuple(dict.fromkeys(map(role_of, self.game.rules.possible_agents)))
         if missing := [role for role in self.roles if role not in type(config).model_fields]:
@@ -181,8 +182,7 @@ class TeamEnv(vf.Env[TeamConfig]):  # type: ignore[misc]
     async def run(self, task: vf.Task, agents: vf.Agents) -> None:
         """Play one tree, and write rewards and advantages to the traces of its turns.
 
-        Raises:
-            ModelError: A turn could not be played: the episode failed, and has no score.
+        A ModelError if a turn could not be played: the episode failed, and has no score.
         """
         seed = self._tasks.config.seed
         models = {role: SeatModel(getattr(agents, role), seeded=seed is not None) for role in self.roles}
@@ -203,21 +203,14 @@ class TracedCompletion(Completion):
 
 
 class SeatModel:
-    """A seat of a verifiers environment as a `mars_env.types.Model`: a sample is a run of its agent.
-
-    `seeded` says whether the requests carry seeds.
-    """
+    """A seat of a verifiers environment as a `mars_env.types.Model`: a sample is a run of its agent."""
 
     def __init__(self, seat: vf.Agent, *, seeded: bool) -> None:
         self.name = str(seat.config.model)
         self._seat, self._seeded = seat, seeded
 
     async def complete(self, prompt: Prompt, n: int, sampling: Sampling) -> list[Completion]:
-        """Run the agent n times on one prompt. How it samples is the run's affair, but for the seed.
-
-        Raises:
-            ModelError: A run failed; its trace says why.
-        """
+        """Run the agent n times on one prompt. How it samples is the run's affair, but for the seed."""
         runs = [self._seat.run(self._task(prompt, sample, sampling)) for sample in range(n)]
         return [self._completion(trace) for trace in await gather_all(runs)]
 
@@ -245,8 +238,7 @@ class SeatModel:
 def completion_of(trace: vf.Trace) -> TracedCompletion:
     """The completion of a trace of one turn; with token ids where the client gives them (prime-rl's does).
 
-    verifiers knows no ends but ``stop``, ``length`` and ``tool_calls``: any other was cut off by a filter or
-    the server.
+    verifiers knows only the ends ``stop``, ``length`` and ``tool_calls``; a filter or server cut off others.
     """
     message, call = trace.assistant_messages[-1], trace.calls[-1]
     text = message_text({"content": message.content, "reasoning": message.reasoning_content})
@@ -255,16 +247,12 @@ def completion_of(trace: vf.Trace) -> TracedCompletion:
     branch = trace.branches[-1]
     read = branch.sampled_mask.index(True) if any(branch.sampled_mask) else len(branch.token_ids)
     ids = tuple(branch.token_ids[read:])
-    settings = call.sampling
-    limit = (settings.max_tokens if settings is not None else None) or NO_LIMIT
-    reason = call.finish_reason
-    ended = (
-        finish_reason(reason, len(ids) or sampled, Sampling(max_tokens=limit)) if reason else "content_filter"
-    )
+    settings, reason = call.sampling, call.finish_reason
+    limit = Sampling(max_tokens=(settings.max_tokens if settings is not None else None) or NO_LIMIT)
     return TracedCompletion(
         trace=trace,
         text=text,
-        finish_reason=ended,
+        finish_reason=finish_reason(reason, len(ids) or sampled, limit) if reason else "content_filter",
         prompt_ids=tuple(branch.token_ids[:read]) if ids else (),
         token_ids=ids,
         logprobs=tuple(branch.logprobs[read:]),
@@ -278,8 +266,8 @@ def record_tree(tree: Tree, advantage: Advantage | None) -> None:
     """Write what is known of a tree's turns to the traces of their completions.
 
     The reward is the turn's own. One that is unknown makes the trace, and with it the episode, a failed one:
-    verifiers would count its absence as 0. The advantage goes to each sampled token of the trace and, like
-    the turn's place in the tree, to ``trace.info["mars_env"]``; there is none without an estimator.
+    verifiers would count its absence as 0. The advantage, if there is one, goes to each sampled token of the
+    trace and, like the turn's place in the tree, to ``trace.info["mars_env"]``.
     """
     advantages = estimator_of(TrainConfig(advantage=advantage))(groups_of([tree])) if advantage else {}
     answer = next((turn for turn in tree.turns if turn.id == tree.final), None)
@@ -305,25 +293,11 @@ def record_tree(tree: Tree, advantage: Advantage | None) -> None:
 
 
 def load_environment(env_id: str, *, config: Mapping[str, Any] | None = None, **taskset: Any) -> TeamEnv:
-    """A mars_env environment for verifiers.
+    """A mars_env environment for verifiers, of an id as for `mars_env.make`.
 
-    Args:
-        env_id: As for `mars_env.make`.
-        config: More of `TeamConfig`, e.g. ``{"group": 8, "branches": 2}``.
-        **taskset: More of `TeamTasksetConfig`, e.g. ``samples=4``.
-
-    Raises:
-        ConfigError: There is no such environment, or a setting that does not fit.
+    `config` is more of `TeamConfig`, e.g. ``{"group": 8, "branches": 2}``; `taskset` of `TeamTasksetConfig`.
     """
     return TeamEnv(TeamConfig(taskset=TeamTasksetConfig(env_id=env_id, **taskset), **(config or {})))
-
-
-def _game(taskset: TeamTaskset, config: TeamConfig) -> Game:
-    env_spec = spec(taskset.config.env_id, **taskset.config.settings)
-    game = make_game(env_spec, kind=taskset.problems[0].kind)
-    if config.group == 1:
-        return game
-    return replace(game, grower=grouped(GroupedSettings(group=config.group, branches=config.branches)))
 
 
 def _place(turn: Turn) -> dict[str, Any]:

@@ -142,7 +142,8 @@ def test_the_rows_are_those_of_the_local_trainer(synchronous):
     assert len(own) == len(trained)
     for sample in trained:
         other = own[sample.tree_id, sample.turn_id]
-        assert (sample.ids, sample.mask, sample.logprobs) == (other.ids, other.mask, other.logprobs)
+        for name in ("ids", "completion_mask", "logprobs"):
+            assert getattr(sample, name) == getattr(other, name)
         assert sample.advantage == pytest.approx(other.advantage)
     assert int(collate(chains).mask.sum()) == sum(sum(sample.completion_mask) for sample in chains)
 

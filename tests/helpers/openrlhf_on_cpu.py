@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mars_env.loggers import read_jsonl
-from mars_env.trainers.rollouts import LEDGER, SAMPLES, read_lines
+from mars_env.rollout.row_files import rows_of
+from mars_env.trainers.rollouts import LEDGER, SAMPLES
 
 ROOT = Path(__file__).parents[2]
 SHIM = ROOT / "tests" / "engines" / "openrlhf_shim"
@@ -149,9 +150,9 @@ def logged(folder, policy="policy"):
 
 def updates(folder):
     """What the ledger of a run says of its updates."""
-    return read_lines(folder / "checkpoints" / LEDGER)
+    return [row for _, row in rows_of(folder / "checkpoints" / LEDGER)]
 
 
 def samples(folder):
     """The rows that a run trained on."""
-    return read_lines(folder / "checkpoints" / SAMPLES)
+    return [row for _, row in rows_of(folder / "checkpoints" / SAMPLES)]

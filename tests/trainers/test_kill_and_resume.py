@@ -17,9 +17,10 @@ from tiny_team import LOSS, made, weights
 from mars_env.errors import StoreError
 from mars_env.loggers import JsonlLogger, read_jsonl
 from mars_env.rollout.groups import step_jobs
+from mars_env.rollout.row_files import rows_of
 from mars_env.trainers import train
 from mars_env.trainers.checkpoints import newest_checkpoint
-from mars_env.trainers.rollouts import LEDGER, SAMPLES, read_lines
+from mars_env.trainers.rollouts import LEDGER, SAMPLES
 
 STEPS, PROBLEMS, BOUND = 3, 2, 2
 TEAM = (2, ["a", "b"], 4)
@@ -109,7 +110,7 @@ class AttemptsAhead(Attempts):
     staleness = BOUND
 
     def compare(self, found):
-        rows, steps = read_lines(self.folder / LEDGER), range(1, STEPS + 1)
+        rows, steps = [row for _, row in rows_of(self.folder / LEDGER)], range(1, STEPS + 1)
         assert [row["update"] for row in rows] == [*steps]
         assert [row["step"] for row in read_jsonl(self.folder / "metrics.jsonl")] == [*steps]
         problems = made(*TEAM)[0].problems
@@ -120,7 +121,7 @@ class AttemptsAhead(Attempts):
         ]
         assert sorted(tree for row in rows for tree in row["trees"]) == sorted(jobs)
         assert all(0 <= age <= BOUND for row in rows for age in row["ages"])
-        nodes = Counter((row["tree_id"], row["turn_id"]) for row in read_lines(self.folder / SAMPLES))
+        nodes = Counter((row["tree_id"], row["turn_id"]) for _, row in rows_of(self.folder / SAMPLES))
         assert set(nodes.values()) == {1} and {tree for tree, _ in nodes} <= {*jobs}
 
 

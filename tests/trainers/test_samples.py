@@ -40,7 +40,7 @@ def test_a_chain_of_completions_is_one_sample():
     cut = replace(TOLD, finish_reason="length")
     sample, _ = turn_samples([Group("g", (turn("0", 1.0, SAMPLED, cut), turn("1", 0.0)))], TrainConfig())
     assert (sample.prompt_ids, sample.completion_ids) == ((1, 2), (3, 4, 7, 8, 5))
-    assert sample.mask == (0, 0, 1, 1, 0, 0, 1)
+    assert sample.completion_mask == (1, 1, 0, 0, 1)
     assert sample.logprobs == (-0.5, -0.25, 0.0, 0.0, -1.0)
     assert (sample.versions, sample.truncated) == (((3, 2), (4, 1)), True)
 
@@ -48,7 +48,7 @@ def test_a_chain_of_completions_is_one_sample():
 def test_a_chain_without_its_help_is_one_sample():
     helped = replace(SAMPLED, train_prompt_ids=(2,)), replace(TOLD, train_prompt_ids=(2, 3, 4, 7, 8))
     sample, _ = turn_samples([Group("g", (turn("0", 1.0, *helped), turn("1", 0.0)))], TrainConfig())
-    assert (sample.ids, sample.mask) == ((2, 3, 4, 7, 8, 5), (0, 1, 1, 0, 0, 1))
+    assert (sample.ids, sample.completion_mask) == ((2, 3, 4, 7, 8, 5), (1, 1, 0, 0, 1))
     assert sample.read_prompt_ids == (1, 2)
 
 

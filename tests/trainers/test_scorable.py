@@ -11,7 +11,7 @@ from turns import SAMPLED, turn
 from mars_env.errors import ModelError
 from mars_env.trainers.config import Overlong, TrainConfig, TreeCredit
 from mars_env.trainers.samples import preference_pairs, turn_samples
-from mars_env.trainers.scorable import has_no_gradient, require_scorable, scorable_groups, unscorable
+from mars_env.trainers.scorable import has_no_gradient, scorable_groups, unscorable
 from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, Group
 
 BAD = {
@@ -96,6 +96,6 @@ def test_a_step_of_which_nothing_can_be_scored_ends_the_run():
     unknown = Group("h", (turn("2", None),))
     config = TrainConfig()
     with pytest.raises(ModelError):
-        require_scorable(*scorable_groups([bare, unknown], config), config)
+        scorable_groups([bare, unknown], config, required=True)
     for groups in ([unknown], [bare, Group("h", (turn("2", 1.0),))], []):
-        require_scorable(*scorable_groups(groups, config), config)
+        scorable_groups(groups, config, required=True)

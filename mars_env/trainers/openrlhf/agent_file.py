@@ -1,7 +1,7 @@
 """For OpenRLHF's own command line: the file for ``--train.agent_func_path`` (docs/other-trainers.md).
 
-OpenRLHF asks n times for a prompt, each time for a row. One call plays a tree, and each takes one of its
-samples. A row's reward is its advantage: the estimator "dr_grpo" takes off their mean, which is 0.
+OpenRLHF asks n times for a prompt. One call plays a tree, and each takes one of its samples. A row's reward
+is its advantage: the estimator "dr_grpo" takes off their mean, which is 0.
 ``python -m mars_env.trainers.openrlhf.agent_file run.toml FOLDER`` writes prompts and prints flags.
 """
 
@@ -43,7 +43,7 @@ RUN_FILE = "MARS_ENV_RUN_FILE"  # the environment variable with the path of the 
 
 @dataclass
 class SharedTree:
-    """The calls for one prompt, and the rows of the tree that they share."""
+    """The calls for one prompt, and the rows of their tree."""
 
     calls: int = 0
     rows: asyncio.Future[list[Row]] | None = None

@@ -18,7 +18,6 @@ from mars_env.errors import ConfigError, MissingExtra
 from mars_env.trainers.openrlhf.command_line import Flags, as_words
 
 ENTRY = "openrlhf.cli.train_ppo_ray"
-"""The only entry of OpenRLHF to reinforcement learning."""
 
 VERSION = "0.11.2"
 """The version of OpenRLHF that is supported. It pins Ray, DeepSpeed and transformers, and vLLM pins torch."""
@@ -30,8 +29,7 @@ def parsed_arguments(flags: Flags) -> SimpleNamespace:
     What OpenRLHF prints meanwhile is printed. Not thread-safe: OpenRLHF reads its flags from `sys.argv`.
 
     Raises:
-        MissingExtra: OpenRLHF is not installed.
-        ConfigError: Another version is, a flag is unknown, or OpenRLHF rejects a value or a combination.
+        ConfigError: A flag is unknown, OpenRLHF rejects a value or a combination, or is of another version.
     """
     received: list[SimpleNamespace] = []
     entry = ModuleType("__main__")
@@ -61,7 +59,7 @@ class _EntryBlock(SourceFileLoader):
     """Runs the ``if __name__ == "__main__"`` of a module, and of the rest only the standard imports."""
 
     def get_code(self, fullname: str) -> CodeType:
-        """Compile past the cache of bytecode, which holds the whole module."""
+        """The code, past the cache of bytecode, which holds the whole module."""
         tree = ast.parse(self.get_data(self.path), self.path)
         tree.body = [node for node in tree.body if isinstance(node, ast.If) or _is_standard(node)]
         for node in ast.walk(tree):
@@ -74,7 +72,6 @@ class _EntryBlock(SourceFileLoader):
 
 
 def _is_standard(node: ast.stmt) -> bool:
-    """Whether a statement imports from the standard library."""
     if not isinstance(node, ast.Import | ast.ImportFrom):
         return False
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
@@ -88,7 +85,6 @@ def hierarchize(args: object) -> SimpleNamespace:
 
 
 def _source() -> Path:
-    """Path of the entry's source, found without an import."""
     install = f"pip install --no-deps openrlhf=={VERSION} (what training needs: docs/openrlhf.md)"
     try:
         package = distribution("openrlhf")

@@ -23,9 +23,6 @@ def as_words(flags: Mapping[str, Sequence[str]]) -> list[str]:
 def flags_of(tables: Mapping[str, Any], prefix: str = "--") -> Flags:
     """The flags that the tables of a file stand for: ``true`` is a switch, ``false`` no flag.
 
-    Raises:
-        ConfigError: A value is none that a flag can take.
-
     Example:
         >>> flags_of({"vllm": {"enable_sleep": True}, "train": {"num_nodes": 2}, "actor.optim": "adam"})
         {'--vllm.enable_sleep': [], '--train.num_nodes': ['2'], '--actor.optim': ['adam']}

@@ -12,13 +12,7 @@ from mars_env.trainers.recipes import RunSettings
 
 
 def launch(settings: RunSettings, loggers: Sequence[Logger]) -> list[StepMetrics]:
-    """Train with OpenRLHF; the metrics of each update.
-
-    Raises:
-        ConfigError: A setting is rejected, here or by OpenRLHF (a line for each), or a version is not
-            supported.
-        MissingExtra: OpenRLHF is not installed.
-    """
+    """Train with OpenRLHF; the metrics of each update. A `ConfigError` has a line for each wrong setting."""
     args = parsed_arguments(complete_flags(settings))
     check_launch(settings, args)
     # Workers that are started for this run read this before they import anything.

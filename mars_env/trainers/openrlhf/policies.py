@@ -20,10 +20,9 @@ def arguments_of(
 ) -> SimpleNamespace:
     """OpenRLHF's arguments for one policy: its weights, and its own directories and seed.
 
-    Engines draw all samples from one random stream, which starts with their seed. With the same seed the
-    engines of different policies would draw the same numbers, and so would those of a resumed run.
-
-    `resumed` is the tag of the checkpoint from which the run continues, if it does.
+    Engines draw all samples from one random stream, which starts with their seed: with the same one, engines
+    of different policies would draw the same numbers, and so would those of a run that is `resumed` from the
+    checkpoint of this tag.
     """
     policy_args = copy.deepcopy(args)
     policy_args.actor.model_name_or_path = checkpoint
@@ -42,11 +41,9 @@ def take_common_checkpoint(directories: Sequence[Path]) -> str | None:
     """Make all policies resume from the same update: the newest that each of them has saved completely.
 
     If a run is killed while it saves, some policies are one update ahead. DeepSpeed loads the checkpoint that
-    the file `LATEST` names, and writes the file when a checkpoint is complete; here it is set back if
-    necessary.
+    the file `LATEST` names, and writes the file when a checkpoint is complete; here it is set back.
 
-    Returns the tag; None if nothing is saved yet, so that the run starts from the beginning. A `StoreError`
-    if there is no update that all policies have saved.
+    Returns the tag; None if nothing is saved yet. A `StoreError` if no update is saved by all policies.
     """
     saved = [_complete_updates(directory) for directory in directories]
     if not all(saved) and max(map(len, saved)) <= 1:

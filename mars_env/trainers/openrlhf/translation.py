@@ -1,7 +1,6 @@
 """A run file as OpenRLHF's flags: each setting is translated, or an error says why it cannot be.
 
-Flags that only OpenRLHF has are passed on from the table ``openrlhf``. One that repeats or contradicts a
-setting of the file is an error that names both.
+Flags that only OpenRLHF has are passed on from the table ``openrlhf``.
 """
 
 import math
@@ -13,13 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from mars_env.errors import ConfigError, explained
 from mars_env.trainers.architecture import architecture_of
-from mars_env.trainers.assembly import (
-    checkpoints_of,
-    is_frozen,
-    most_rows,
-    rows_per_tree,
-    training_game,
-)
+from mars_env.trainers.assembly import checkpoints_of, is_frozen, most_rows, rows_per_tree, training_game
 from mars_env.trainers.checks import require_groups, require_roles
 from mars_env.trainers.config import TrainConfig
 from mars_env.trainers.openrlhf.command_line import Flags, flags_of
@@ -33,7 +26,6 @@ _DEFAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "--reward.remote_url": ("mars_env",),  # no reward model; this address is never used
     "--vllm.num_engines": ("0",),  # `gpu_pools` rejects it; OpenRLHF would compare None
 }
-"""Flags that OpenRLHF gets unless they are given."""
 
 PASSED_ON: Final = (
     "actor.num_*", "actor.gradient_checkpointing_reentrant", "ref.*", "vllm.*", "ds.[!l]*", "ckpt.[!b]*",
@@ -64,11 +56,7 @@ def policies_of(settings: RunSettings) -> dict[str, str]:
 
 
 def complete_flags(settings: RunSettings) -> Flags:
-    """All flags of OpenRLHF for a run.
-
-    Raises:
-        ConfigError: A setting has no counterpart in OpenRLHF, or a flag of the table ``openrlhf`` repeats a
-            setting, or is none of `PASSED_ON`: a line for each.
+    """All flags of OpenRLHF for a run; a `ConfigError` has a line for each that cannot be.
 
     Example:
         >>> flags = complete_flags(RunSettings(
@@ -92,7 +80,6 @@ def complete_flags(settings: RunSettings) -> Flags:
 
 
 def _rejection(flag: str, values: Sequence[str], decided: Mapping[str, str]) -> str:
-    """Why a flag of the table ``openrlhf`` cannot be passed on; empty if it can."""
     if flag in decided:
         return f"leave it out, it is {decided[flag]}"
     if not _matches(flag, PASSED_ON):
@@ -111,25 +98,26 @@ def _translations(settings: RunSettings, own: Flags) -> Iterator[Translation]:
     yield from _optimiser(settings)
     yield from _loss(settings.train)
     yield from _rollouts(settings, own)
-    yield from _output(settings)
+    out = Path(settings.out or "").absolute()
+    yield Translation("--ckpt.path", "out", (out / "checkpoints",))
+    yield Translation("--ckpt.output_dir", "out", (out / "model",))
+    yield Translation("--ckpt.save_steps", "checkpoint_every", (settings.checkpoint_every,))
+    yield Translation("--ckpt.load_enable", "out", ())
 
 
 def _model(settings: RunSettings) -> Iterator[Translation]:
     policies, engine, train = policies_of(settings), settings.engine, settings.train
+    recomputes = train.gradient_checkpointing
     [first, *others] = policies.values()
     yield Translation("--actor.model_name_or_path", "team.model", None if others else (_existing(first),))
     yield Translation("--data.max_len", "engine.context", (engine.context or _context(first),))
     for name, values in flags_of(engine.arguments, "--vllm.").items():
         yield Translation(name, f"engine.arguments.{name.removeprefix('--vllm.')}", tuple(values))
-    switches = {
-        "--actor.gradient_checkpointing_enable": (
-            "train.gradient_checkpointing",
-            train.gradient_checkpointing,
-        ),
-        "--ds.adam_offload": ("train.offload", train.offload),
-        "--train.async_enable": ("pipeline.staleness", settings.pipeline.staleness > 0),
-    }
-    for flag, (setting, is_on) in switches.items():
+    for flag, setting, is_on in (
+        ("--actor.gradient_checkpointing_enable", "train.gradient_checkpointing", recomputes),
+        ("--ds.adam_offload", "train.offload", train.offload),
+        ("--train.async_enable", "pipeline.staleness", settings.pipeline.staleness > 0),
+    ):
         yield Translation(flag, setting, () if is_on else None)
     if settings.segment_tokens is not None:  # a segment continues without reading its prompt again
         yield Translation("--vllm.enable_prefix_caching", "segment_tokens", ())
@@ -171,14 +159,6 @@ def _rollouts(settings: RunSettings, own: Flags) -> Iterator[Translation]:
     yield Translation("--rollout.top_p", "sampling.top_p", (sampling.top_p,))
 
 
-def _output(settings: RunSettings) -> Iterator[Translation]:
-    out = Path(settings.out or "").absolute()
-    yield Translation("--ckpt.path", "out", (out / "checkpoints",))
-    yield Translation("--ckpt.output_dir", "out", (out / "model",))
-    yield Translation("--ckpt.save_steps", "checkpoint_every", (settings.checkpoint_every,))
-    yield Translation("--ckpt.load_enable", "out", ())
-
-
 def scheduled_steps(settings: RunSettings) -> int:
     """Most optimizer steps of a run."""
     return settings.steps * settings.train.minibatches * settings.train.epochs
@@ -209,12 +189,10 @@ def _context(checkpoint: str) -> int:
 
 
 def _existing(path: str) -> str:
-    """A path that exists, absolute; else the name of something, as it is."""
     return str(Path(path).absolute()) if Path(path).exists() else path
 
 
 def _untranslatable(settings: RunSettings) -> Iterator[str]:
-    """What the file says and OpenRLHF cannot do."""
     train, team, plain = settings.train, settings.team, TrainConfig()
     if settings.out is None:
         yield "say where checkpoints and metrics go: out, a folder that all nodes can read"
@@ -234,7 +212,7 @@ def _untranslatable(settings: RunSettings) -> Iterator[str]:
 
 
 def require_supported(settings: RunSettings, args: SimpleNamespace) -> None:
-    """Reject what would fail later, or do something wrong silently: a line of ConfigError each."""
+    """A line of ConfigError for each setting that would fail later, or do something wrong silently."""
     if wrong := list(_unsupported(settings, args)):
         raise ConfigError("\n".join(wrong))
 

@@ -18,14 +18,7 @@ _HUB_NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def check_launch(settings: RunSettings, args: SimpleNamespace) -> dict[str, str]:
-    """Check the settings of a run.
-
-    Returns:
-        The checkpoints of the policies, by name.
-
-    Raises:
-        ConfigError: A line for each setting that is wrong.
-    """
+    """The checkpoints of the policies, after all checks; a `ConfigError` has a line for each that fails."""
     policies = policies_of(settings)
     checks: list[Callable[[], Any]] = [
         partial(require_supported, settings, args),
@@ -36,12 +29,6 @@ def check_launch(settings: RunSettings, args: SimpleNamespace) -> dict[str, str]
     for checkpoint in dict.fromkeys(policies.values()):
         checks.append(partial(require_model, checkpoint))
         checks.append(partial(require_context, checkpoint, args.data.max_len))
-    _run_all(*checks)
-    return policies
-
-
-def _run_all(*checks: Callable[[], Any]) -> None:
-    """Run all checks, and raise the errors of all that fail."""
     wrong: dict[str, None] = {}
     for check in checks:
         try:
@@ -50,6 +37,7 @@ def _run_all(*checks: Callable[[], Any]) -> None:
             wrong |= dict.fromkeys(str(error).splitlines())
     if wrong:
         raise ConfigError("\n".join(wrong))
+    return policies
 
 
 def require_model(checkpoint: str) -> None:
@@ -75,10 +63,7 @@ def require_context(checkpoint: str, max_len: int) -> None:
 
 
 def require_length(settings: RunSettings, max_len: int) -> None:
-    """Reject, with ConfigError, completions that may fill the context by themselves.
-
-    Prompts are counted when the run starts, by the model's own tokenizer.
-    """
+    """Reject, with ConfigError, completions that may fill the context by themselves."""
     limit = settings.sampling.max_tokens
     if limit >= max_len:
         raise ConfigError(f"sampling.max_tokens {limit} fills engine.context {max_len}: take half")

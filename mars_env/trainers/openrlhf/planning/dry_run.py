@@ -25,16 +25,7 @@ from mars_env.trainers.recipes import RunSettings
 def dry_run(settings: RunSettings, gpu: float) -> tuple[str, bool]:
     """Check a run as at its start, and describe it; the hub's problem sets are not downloaded.
 
-    Args:
-        settings: The run.
-        gpu: GiB of a GPU.
-
-    Returns:
-        A text for people, and whether every model of known sizes fits into its GPUs.
-
-    Raises:
-        ConfigError: A setting is rejected, here or by OpenRLHF: a line for each.
-        MissingExtra: OpenRLHF's files are not there.
+    Returns a text for people, and whether every model of known sizes fits into its GPUs of so many GiB.
     """
     flags = complete_flags(settings)
     args = parsed_arguments(flags)
@@ -65,7 +56,6 @@ def _policy(args: SimpleNamespace, checkpoint: str, gpu: float) -> tuple[str, bo
 
 
 def _rollouts(settings: RunSettings) -> str:
-    """How much is rolled out and trained at a time."""
     name, pipeline = environment_of(settings).id, settings.pipeline
     rows = rows_per_tree(training_game(settings), settings.rollouts)
     if pipeline.groups_per_update is not None and settings.rollouts is not None:
@@ -82,7 +72,6 @@ def _rollouts(settings: RunSettings) -> str:
 
 
 def _evaluation(settings: RunSettings) -> list[str]:
-    """What an evaluation during training plays at most."""
     table = settings.evaluation
     if not table.every:
         return []
@@ -94,6 +83,5 @@ def _evaluation(settings: RunSettings) -> list[str]:
 
 
 def _command(flags: Flags) -> str:
-    """A command, a flag a line, as a shell takes it."""
     lines = [shlex.join(as_words({flag: values})) for flag, values in flags.items()]
     return " \\\n    ".join([f"python -m {ENTRY}", *lines])

@@ -1,11 +1,8 @@
 """Where OpenRLHF places a run's models, and what each GPU then holds (`mars_env.trainers.memory`).
 
-- Over N GPUs, ZeRO's stage 1 divides the optimizer, stage 2 the gradients too, stage 3 the weights too (arXiv
-  1910.02054, section 5). ``--ds.adam_offload`` keeps optimizer and gradients on the host (ZeRO-Offload, arXiv
-  2101.06840).
-- Logits are kept in 16 and in 32 bits, with their gradients.
-- vLLM takes ``--vllm.gpu_memory_utilization`` of a GPU, whether it needs it or not. A tenth of it is left to
-  its activations; what its weights do not use of the rest is the cache of keys and values.
+Over N GPUs, ZeRO's stage 1 divides the optimizer, stage 2 the gradients too, stage 3 the weights too (arXiv
+1910.02054, section 5). ``--ds.adam_offload`` keeps optimizer and gradients on the host (ZeRO-Offload, arXiv
+2101.06840). Of what vLLM takes by ``--vllm.gpu_memory_utilization``, a tenth is left to its activations.
 """
 
 from dataclasses import dataclass
@@ -96,7 +93,7 @@ def _actor(args: SimpleNamespace, model: Architecture) -> Memory:
 
 
 def _passes(args: SimpleNamespace, model: Architecture) -> dict[str, float]:
-    """Bytes of activations and logits while one micro-batch is trained, of samples of full length."""
+    """While one micro-batch is trained, of samples of full length."""
     ring, parallel, longest = args.ds.ring_attn_size, args.ds.tensor_parallel_size, args.data.max_len
     tokens = args.train.micro_batch_size * longest
     if args.train.dynamic_batch_enable:  # a sample that is longer makes a micro-batch of its own

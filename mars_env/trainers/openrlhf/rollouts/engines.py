@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from mars_env.errors import ConfigError, MarsError, ModelError
 from mars_env.models.requests import Sampled, TokenModel, require_fit
@@ -18,8 +18,7 @@ CALLS = 512
 async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> Sampled:
     """One completion from vLLM's stream of new tokens (``RequestOutputKind.DELTA``).
 
-    `version` returns the present version of the weights; all tokens that were sampled before new weights
-    came must have arrived before it returns the new one.
+    `version` returns the present version of the weights, once all tokens of the one before have arrived.
     """
     tokens: list[int] = []
     logprobs: list[float] = []
@@ -34,16 +33,6 @@ async def streamed(outputs: AsyncIterable[Any], version: Callable[[], int]) -> S
     return Sampled(tuple(tokens), tuple(logprobs), reason, merged_runs(runs))
 
 
-class SamplingEngine(Protocol):
-    """A sampling engine."""
-
-    async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
-        """One completion of a prompt for each request (arguments of vLLM's ``SamplingParams``)."""
-
-    async def score(self, ids: Sequence[int]) -> list[float]:
-        """The log-probabilities of all tokens but the first, at temperature 1."""
-
-
 class RayEngine:
     """An engine that lives in a Ray actor; `dead` says why it can no longer sample, empty while it can."""
 
@@ -52,11 +41,11 @@ class RayEngine:
         self.dead = ""
 
     async def sample(self, ids: Sequence[int], requests: Sequence[Mapping[str, Any]]) -> list[Sampled]:
-        """See `SamplingEngine`; raises ModelError where the engine failed."""
+        """One completion of a prompt for each request (arguments of vLLM's ``SamplingParams``)."""
         return await self._answer(self._handle.sample.remote, list(ids), list(requests))
 
     async def score(self, ids: Sequence[int]) -> list[float]:
-        """See `SamplingEngine`; raises ModelError where the engine failed."""
+        """The log-probabilities of all tokens but the first, at temperature 1."""
         return await self._answer(self._handle.score.remote, list(ids))
 
     async def _answer(self, call: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -73,66 +62,10 @@ class RayEngine:
 
 
 def require_alive(engines: Sequence[RayEngine]) -> None:
-    """Raise MarsError if an engine is dead: a failed turn costs its tree, a dead engine would cost all."""
+    """A MarsError if an engine is dead: a failed turn costs its tree, a dead engine would cost all."""
     for engine in engines:
         if engine.dead:
             raise MarsError(f"an engine is dead (its log says why); resume the run: {engine.dead}")
-
-
-class EnginesModel(TokenModel):
-    """Several engines with the same weights, as one model. Each request goes to the least busy engine.
-
-    `context` is the most tokens of prompt and completion together (``--data.max_len``).
-    """
-
-    def __init__(
-        self, engines: Sequence[SamplingEngine], tokenizer: Any, context: int, *, name: str = "actor"
-    ) -> None:
-        self.name, self.tokenizer, self.context = name, tokenizer, context
-        self.vocabulary = len(tokenizer)
-        self._engines = list(engines)
-        self._busy = [0] * len(self._engines)
-        self._calls = [asyncio.Semaphore(CALLS) for _ in self._engines]
-
-    def __repr__(self) -> str:
-        return f"EnginesModel({self.name!r}, {len(self._engines)} engines)"
-
-    async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
-        """The samples of one prompt, on one engine, so that they share its prefix cache."""
-        requests = [_request(sampling, room)] * n
-        async with self._least_busy(n) as engine:
-            sampled = await engine.sample(ids, requests)
-        return [self.completion(ids, sampling, sample) for sample in sampled]
-
-    async def _scored(self, given: Completion) -> Completion:
-        require_fit(given, self.context - 1, self.name)  # vLLM samples a token after what it scores
-        async with self._least_busy(1) as engine:
-            logprobs = await engine.score([*given.prompt_ids, *given.token_ids])
-        return replace(given, logprobs=tuple(logprobs[len(given.prompt_ids) - 1 :]))
-
-    @asynccontextmanager
-    async def _least_busy(self, n: int) -> AsyncIterator[SamplingEngine]:
-        """The engine with the fewest samples under way, for n more."""
-        least = min(range(len(self._engines)), key=self._busy.__getitem__)
-        self._busy[least] += n
-        try:
-            async with self._calls[least]:
-                yield self._engines[least]
-        finally:
-            self._busy[least] -= n
-
-
-def _request(sampling: Sampling, room: int) -> dict[str, Any]:
-    """Arguments of vLLM's ``SamplingParams``; without a seed, since such requests are sampled one by one."""
-    return {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "max_tokens": room,
-        "stop": list(sampling.stop),
-        "logprobs": 0,  # only the sampled token's
-        "detokenize": bool(sampling.stop),  # without stop strings all is decoded once, at the end
-    }
 
 
 class AgentFileEngine:
@@ -160,3 +93,62 @@ class AgentFileEngine:
         tokens = tuple(output.token_ids)
         logprobs = tuple(entry[token].logprob for token, entry in zip(tokens, output.logprobs, strict=True))
         return Sampled(tokens, logprobs, output.finish_reason, ())
+
+
+Engine = RayEngine | AgentFileEngine
+
+
+class EnginesModel(TokenModel):
+    """Several engines with the same weights, as one model. Each request goes to the least busy engine."""
+
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        tokenizer: Any,
+        context: int,
+        *,
+        name: str = "actor",
+    ) -> None:
+        self.name, self.tokenizer, self.context = name, tokenizer, context
+        self.vocabulary = len(tokenizer)
+        self._engines = list(engines)
+        self._busy = [0] * len(self._engines)
+        self._calls = [asyncio.Semaphore(CALLS) for _ in self._engines]
+
+    def __repr__(self) -> str:
+        return f"EnginesModel({self.name!r}, {len(self._engines)} engines)"
+
+    async def _sampled(self, ids: tuple[int, ...], n: int, sampling: Sampling, room: int) -> list[Completion]:
+        requests = [_request(sampling, room)] * n
+        async with self._least_busy(n) as engine:  # one, whose prefix cache the samples share
+            sampled = await engine.sample(ids, requests)
+        return [self.completion(ids, sampling, sample) for sample in sampled]
+
+    async def _scored(self, given: Completion) -> Completion:
+        require_fit(given, self.context - 1, self.name)  # vLLM samples a token after what it scores
+        async with self._least_busy(1) as engine:
+            logprobs = await engine.score([*given.prompt_ids, *given.token_ids])
+        return replace(given, logprobs=tuple(logprobs[len(given.prompt_ids) - 1 :]))
+
+    @asynccontextmanager
+    async def _least_busy(self, n: int) -> AsyncIterator[Engine]:
+        least = min(range(len(self._engines)), key=self._busy.__getitem__)
+        self._busy[least] += n
+        try:
+            async with self._calls[least]:
+                yield self._engines[least]
+        finally:
+            self._busy[least] -= n
+
+
+def _request(sampling: Sampling, room: int) -> dict[str, Any]:
+    """Arguments of vLLM's ``SamplingParams``; without a seed, since such requests are sampled one by one."""
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "max_tokens": room,
+        "stop": list(sampling.stop),
+        "logprobs": 0,  # only the sampled token's
+        "detokenize": bool(sampling.stop),  # without stop strings all is decoded once, at the end
+    }

@@ -11,10 +11,9 @@ from mars_env.trainers.checks import require_plain, require_rows
 from mars_env.trainers.samples import TurnSample
 
 Row = dict[str, Any]
-"""A row as OpenRLHF takes it."""
+"""The fields of an agent's answer that OpenRLHF reads."""
 
 ADVANTAGE = "advantage"
-"""Name of the row's advantage in OpenRLHF's ``info`` of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +22,7 @@ class BatchShape:
 
     Attributes:
         ranks: Data-parallel ranks of the trainer.
-        rollout_micro: Rows for which a rank computes log-probabilities in one pass.
-        train_micro: Rows on which a rank trains in one pass.
+        rollout_micro, train_micro: Rows of one pass of a rank, without and with gradients.
         batch: Most rows of an optimizer step: the micro-batches of all ranks divide it.
     """
 
@@ -34,9 +32,7 @@ class BatchShape:
     batch: int
 
     def padded(self, rows: int) -> int:
-        """The number of rows, padding included, for this many real rows.
-
-        All ranks get the same number of micro-batches, and all optimizer steps the same number of rows.
+        """The number of rows with padding: the same for all ranks, and for all optimizer steps.
 
         Example:
             >>> BatchShape(ranks=2, rollout_micro=2, train_micro=4, batch=64).padded(70)
@@ -70,8 +66,8 @@ def response_row(
     logs: Mapping[str, float],
     *,
     mask: Sequence[int] = (),
-) -> dict[str, Any]:
-    """The fields of an agent's answer that OpenRLHF reads; only tokens where the mask is 1 are trained.
+) -> Row:
+    """A row of which only tokens are trained where the mask is 1.
 
     `logs` are numbers that OpenRLHF keeps with the row: the same names in all rows of a batch.
     """
@@ -90,8 +86,8 @@ def response_row(
     }
 
 
-def response(sample: TurnSample) -> dict[str, Any]:
-    """One sample in the form in which OpenRLHF takes an agent's response."""
+def response(sample: TurnSample) -> Row:
+    """One sample as a row."""
     row = response_row(
         sample.prompt_ids,
         sample.completion_ids,
@@ -105,16 +101,9 @@ def response(sample: TurnSample) -> dict[str, Any]:
 
 
 def responses(
-    samples: Sequence[TurnSample],
-    shape: BatchShape,
-    *,
-    temperature: float,
-    padding_token: int,
-) -> list[dict[str, Any]]:
-    """The rows of an update, filled up with rows that train no token and count in no mean of the loss.
-
-    `padding_token` is any token of the vocabulary.
-    """
+    samples: Sequence[TurnSample], shape: BatchShape, *, temperature: float, padding_token: int
+) -> list[Row]:
+    """The rows of an update, filled up with rows that train no token and count in no mean of the loss."""
     require_plain(samples, "OpenRLHF", temperature)
     rows = list(map(response, samples))
     padding = response_row((padding_token,) * 2, (), (), 0.0, 0.0, {ADVANTAGE: 0.0})
@@ -124,10 +113,8 @@ def responses(
 def training_rows(samples: Sequence[TurnSample], n: int, *, temperature: float, filler: int) -> list[Row]:
     """The rows of a tree's samples for OpenRLHF's own command line, whose rewards are the advantages.
 
-    They are filled up to n with rows of the token `filler` and no advantage.
-
-    Raises:
-        ConfigError: There are more samples, or their advantages do not add up to 0.
+    They are filled up to n with rows of the token `filler` and no advantage. A `ConfigError` if there are
+    more, or if their advantages do not add up to 0.
     """
     require_rows(samples, "OpenRLHF", temperature, n)
     padding = response_row((filler,), (filler,), (0.0,), 0.0, 0.0, {"filler": 1.0})

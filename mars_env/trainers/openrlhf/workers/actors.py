@@ -26,7 +26,6 @@ from mars_env.trainers.tables import EngineSettings
 
 
 def _actor_class(actor: Any) -> Any:
-    """The class from which ``@ray.remote`` has made an actor."""
     return actor.__ray_metadata__.modified_class.__ray_actor_class__
 
 
@@ -86,11 +85,8 @@ class LossWithKL(torch.nn.Module):
     """OpenRLHF's policy loss and the KL term of the local trainer: `mars_env.trainers.objective.weighted_kl`.
 
     OpenRLHF's own term has no weight for what older weights or another engine sampled, and its mean is over
-    tokens even where that of the policy loss is over completions.
-
-    Attributes:
-        coefficient: Of the KL term.
-        reference: The log-probabilities of the reference, of the micro-batch that comes next.
+    tokens even where that of the policy loss is over completions. `reference` are the log-probabilities of
+    the reference, of the micro-batch that comes next.
     """
 
     def __init__(self, policy_loss: Any, credit: Credit) -> None:
@@ -161,7 +157,7 @@ class TeamPolicyActor(_actor_class(PolicyModelActor)):  # type: ignore[misc]
 
 
 def ordered_experts(platform: Any) -> dict[str, str]:
-    """The argument for kernels of vLLM that keep the experts of a mixture in the order of a checkpoint.
+    """For kernels of vLLM that keep the experts of a mixture in the order of a checkpoint.
 
     OpenRLHF writes new weights into the engine's own. On Blackwell GPUs vLLM's default, FlashInfer's kernels,
     has the experts in another order: the first update would fail, or shuffle them silently.
@@ -174,7 +170,7 @@ def one_update(args: Any, rows: int, steps: int) -> Iterator[None]:
     """A context in which OpenRLHF's arguments are as if every update had this one's `rows` on all ranks.
 
     Where micro-batches are dynamic, its replay buffer computes the number of optimizer steps from them, and
-    would drop rows of all updates that are not of the largest size.
+    would drop rows of all smaller updates.
     """
     before = args.train.batch_size, args.rollout.batch_size, args.rollout.n_samples_per_prompt
     args.train.batch_size, args.rollout.batch_size, args.rollout.n_samples_per_prompt = rows // steps, rows, 1
@@ -192,7 +188,7 @@ def optimizer_steps(rows: int, batch_size: int) -> int:
 def with_mismatch(status: dict[str, Any], experience: Any) -> dict[str, Any]:
     """The metrics of a micro-batch with ``vllm_kl``, which OpenRLHF computes with its own correction alone.
 
-    It is the mean, over action tokens, of the engine's log-probability less the trainer's before the update.
+    It is the mean over action tokens of the engine's log-probability less the trainer's before the update.
     """
     mask = experience.action_mask.float()
     engine, trainer = (

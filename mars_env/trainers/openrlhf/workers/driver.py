@@ -1,8 +1,6 @@
 """OpenRLHF's processes as the trainer of the loop (`mars_env.trainers.loop.fit`), for one policy or several.
 
-Rollouts involve all policies. Advantages are computed over whole groups, whoever acted in them, and each
-policy is trained on its own turns. Each has its own trainer, optimizer, engines and checkpoints. An update
-does not change a policy that has no turn in it.
+Advantages are computed over whole groups, whoever acted in them, and each policy is trained on its own turns.
 """
 
 import os
@@ -38,7 +36,7 @@ from mars_env.trainers.openrlhf.workers.trainer import PolicyTrainer
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.samples import TurnSample, turn_samples
-from mars_env.trainers.scorable import require_scorable, scorable_groups
+from mars_env.trainers.scorable import scorable_groups
 from mars_env.trainers.team import Team
 from mars_env.types import Group, Model
 
@@ -49,10 +47,6 @@ def train_policies(
     """Train all policies, until the steps of the settings are done; the metrics of each update.
 
     OpenRLHF's flags apply to each policy: ``--actor.num_gpus_per_node 4`` means 4 GPUs per policy.
-
-    Raises:
-        ConfigError: The settings do not fit.
-        StoreError: The policies' checkpoints are of different updates.
     """
     game, problems = training_game(settings), training_problems(settings)
     trainer = start_trainer(settings, args)
@@ -96,10 +90,7 @@ def start_trainer(settings: RunSettings, args: SimpleNamespace) -> "OpenRLHFTrai
 class OpenRLHFTrainer:
     """What the loop needs of a trainer. All policies are trained at the same time, each on its own turns.
 
-    Attributes:
-        policies: The policies by name, each with its processes.
-        steps: Updates that are done.
-        frozen: Names of policies that others hold.
+    `frozen` are the policies that others hold.
     """
 
     def __init__(self, settings: RunSettings, policies: Mapping[str, PolicyTrainer]) -> None:
@@ -129,8 +120,7 @@ class OpenRLHFTrainer:
         """Update all policies on the groups of one rollout."""
         require_alive([engine for engines in self._engines.values() for engine in engines])
         began, train, frozen = time.perf_counter(), self.settings.train, self.frozen
-        groups, unscorable = scorable_groups(groups, train, frozen)
-        require_scorable(groups, unscorable, train, frozen)
+        groups, unscorable = scorable_groups(groups, train, frozen, required=True)
         advantages = estimator_of(train)(groups)
         samples = turn_samples(groups, train, advantages=advantages, frozen=frozen)
         statuses = self._update(samples)
@@ -145,7 +135,6 @@ class OpenRLHFTrainer:
         )
 
     def _update(self, samples: Sequence[TurnSample]) -> dict[str, dict[str, float]]:
-        """Train each policy that has samples; the metrics of all by name."""
         rows = {}
         for name, policy in self.policies.items():
             if own := [sample for sample in samples if sample.policy == name]:
@@ -183,7 +172,6 @@ class Engines:
 
 
 def _arguments(settings: RunSettings, args: SimpleNamespace) -> dict[str, SimpleNamespace]:
-    """OpenRLHF's arguments for each policy: those of the run, or with a policy's own directories."""
     policies = policies_of(settings)
     if len(policies) == 1:
         return dict.fromkeys(policies, args)

@@ -20,7 +20,7 @@ from mars_env.trainers.tables import EngineSettings
 
 
 class PolicyProcesses(NamedTuple):
-    """OpenRLHF's strategy, tokenizer and Ray actors of one policy; `reference` is None without a KL term."""
+    """What OpenRLHF makes for one policy; `reference` is None without a KL term."""
 
     strategy: Any
     engines: list[Any]
@@ -81,9 +81,8 @@ def placed(credit: Credit, args: SimpleNamespace) -> PolicyProcesses:
     actors = RayActorGroup(actor.num_nodes, actor.num_gpus_per_node, trainer, **share)
     reference = None
     if args.algo.kl.init_coef > 0:
-        reference = RayActorGroup(
-            args.ref.num_nodes, args.ref.num_gpus_per_node, ReferenceModelActor, **share
-        )
+        nodes, gpus = args.ref.num_nodes, args.ref.num_gpus_per_node
+        reference = RayActorGroup(nodes, gpus, ReferenceModelActor, **share)
     tokenizer = get_tokenizer(
         actor.model_name_or_path, None, "left", strategy, use_fast=not args.data.disable_fast_tokenizer
     )

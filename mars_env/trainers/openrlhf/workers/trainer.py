@@ -21,14 +21,10 @@ from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.samples import TurnSample
 
 _METRICS = {"policy_loss": "loss", "actor_lr": "learning_rate", "actor_grad_norm": "grad_norm"}
-"""Metrics of OpenRLHF that the local trainer has under another name."""
 
 
 class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]
-    """Uses each row's advantage as it was computed from its group; metrics of padding rows are 0, not NaN.
-
-    `credit` has the weights of tokens, which are factors of their advantages, as in the local trainer's loss.
-    """
+    """Uses each row's advantage as it was computed from its group; metrics of padding rows are 0, not NaN."""
 
     credit = Credit()
 
@@ -63,9 +59,7 @@ class TeamExperienceMaker(RemoteExperienceMaker):  # type: ignore[misc]
 class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
     """The trainer of one policy; its caller asks for one update at a time.
 
-    Attributes:
-        version: Of the weights: how often they have been sent to the engines.
-        step: Updates that have trained the policy.
+    `version` of the weights says how often they have been sent to the engines, `step` how often trained.
     """
 
     experience_maker: Any
@@ -121,11 +115,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         )
 
     def broadcast_to_vllm(self) -> None:
-        """Send the new weights to the engines while they do not sample.
-
-        With partial rollouts, requests in progress are frozen, and continue with the new weights; otherwise
-        they end first.
-        """
+        """Send the new weights to the engines while they do not sample: requests end first, or are frozen."""
         if self._overlaps:
             batch_vllm_engine_call(self.vllm_engines, "pause", self.args.train.partial_rollout_enable)
         try:
@@ -145,8 +135,7 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
     def prove_weights(self) -> float:
         """Prove, or raise ModelError, that the engines, which are awake, have the weights sent last.
 
-        Returns:
-            The share of the tensors that are compared.
+        Returns the share of the tensors that are compared.
         """
         if self._sent:
             prompt, tokens = probe_ids(len(self.tokenizer))
@@ -159,7 +148,6 @@ class PolicyTrainer(BasePPOTrainer):  # type: ignore[misc]
         return min(proof.share_read for proof in self._proofs)
 
     def _compute_rollout_stats(self, experiences: list[Any]) -> dict[str, float]:
-        """How many rows are samples, how many fill up, and the spread of the advantages."""
         real = torch.cat([e.action_mask.bool().any(dim=-1) for e in experiences])
         advantages = torch.cat([e.info[ADVANTAGE] for e in experiences])[real]
         return {
