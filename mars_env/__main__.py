@@ -1,5 +1,6 @@
 """`python -m mars_env` is `mars-env`: the command line, which Ctrl-C ends without a traceback."""
 
+import signal
 import sys
 
 
@@ -10,6 +11,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second one does not wait for what is under way
         sys.exit(130)
 
 

@@ -10,6 +10,7 @@ from mars_env.cli import options
 from mars_env.cli.live import TrainingView
 from mars_env.cli.screen import Screen, say
 from mars_env.errors import ConfigError
+from mars_env.text import counted
 from mars_env.trainers.recipes import RunSettings
 from mars_env.trainers.run_file import load_run, parse_flags
 from mars_env.trainers.tables import setting_rows
@@ -69,11 +70,13 @@ def train(
 
     screen = Screen()
     if settings.backend == "openrlhf" or not (screen.is_terminal and settings.logging.console):
-        train_run(settings)
-        return
-    view = TrainingView(settings.steps)
-    with Live(get_renderable=lambda: view, console=screen, refresh_per_second=2):
-        train_run(settings, [view])
+        history = train_run(settings)
+    else:
+        view = TrainingView(settings.steps)
+        with Live(get_renderable=lambda: view, console=screen, refresh_per_second=2):
+            history = train_run(settings, [view])
+    if not history:
+        say(f"nothing to do: all {counted(settings.steps, 'step')} of {settings.out} are done")
 
 
 def entry(row: tuple[str, str, str, str]) -> str:

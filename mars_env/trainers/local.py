@@ -72,10 +72,13 @@ class LocalTrainer:
         preferences: Preferences | None = None,
         frozen: Collection[str] = (),
     ) -> None:
-        self.config = config = config or TrainConfig()
-        self.policies, self.frozen, self.preferences = dict(policies), frozenset(frozen), preferences
-        self.run, self._on_policy, self.steps = dict(run or {}), on_policy, 0
+        config = config or TrainConfig()
+        self.run = dict(run or {})
+        self.config, self._on_policy = config, on_policy
+        self.policies = dict(policies)
+        self.steps = 0
         self.estimator = estimator_of(config)
+        self.preferences, self.frozen = preferences, frozenset(frozen)
         if not policies or len({id(policy.model) for policy in policies.values()}) < len(policies):
             raise ConfigError("give a policy or more, and each model once: roles share it by its name")
         for name, policy in self.policies.items():

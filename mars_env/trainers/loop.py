@@ -1,7 +1,12 @@
 """The training loop: a batch, an update, new weights for the models. All algorithms share it.
 
-`train` assembles a run, `fit` is the loop. Batches come from a source: `rollouts` (MarsRL's groups of outputs
-for one input, or MARS2's trees), SPELL's trees, PromptCoT's texts, or an async generator of your own.
+    problems ──> rollouts ──> groups, so many versions old ──> LocalTrainer.step ──> new weights
+                    ^                                                                    │
+                    └───────────────────────────── refresh ──────────────────────────────┘
+
+`train` assembles a run, `fit` is the loop. Batches come from a source: `rollouts` (MarsRL's groups of
+outputs for one input, or MARS2's trees), SPELL's trees with memory, PromptCoT's texts, or an async generator
+of your own.
 """
 
 import asyncio
@@ -23,7 +28,7 @@ from mars_env.problems import ProblemSet
 from mars_env.rollout import UpdateBatch
 from mars_env.rollout.contexts import require_room
 from mars_env.sync import maybe_await
-from mars_env.text import brief
+from mars_env.text import brief, logger
 from mars_env.trainers.checkpoints import run_identity
 from mars_env.trainers.checks import check_run, is_on_policy, require_steps
 from mars_env.trainers.config import TrainConfig
@@ -36,12 +41,16 @@ from mars_env.trainers.rollouts import rollouts
 from mars_env.trainers.team import Refresh, Team
 from mars_env.types import Completion, Group
 
+log = logger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Texts:
     """A batch of given completions to imitate, by policy; empty: a step without an update.
 
-    `metrics` is what its source measured, for the loggers. See `LocalTrainer.imitate`.
+    Attributes:
+        completions: By policy; see `LocalTrainer.imitate`.
+        metrics: What its source measured, for the loggers.
     """
 
     completions: Mapping[str, Sequence[Completion]]
@@ -90,17 +99,21 @@ async def train(
     """Train a team until `settings.steps` updates are done.
 
     With ``pipeline.staleness=0`` rollouts and updates alternate, and on a CPU a run that was killed and
-    resumed ends with bitwise the same weights as an uninterrupted one. With more, rollouts continue during an
-    update; no turn is trained that is older than the bound, and none twice.
+    resumed ends with bitwise the same weights as an uninterrupted one. With a higher value, rollouts of later
+    steps continue during an update; no turn is trained that is older than the bound, and none twice.
 
     Args:
         game: The environment's game: ``make("...", schedule="training").game``.
         team: Who plays and what is trained (`mars_env.trainers.make_team`).
         problems: Training problems.
         settings: Everything else: `MARSRL`, `MARS2`, or your own. With `out` the same call continues from the
-            newest checkpoint (docs/training.md says what may change).
-        loggers: Get the metrics of every update, which are also returned.
-        evaluate: Its metrics are logged with the update's.
+            newest checkpoint (docs/training.md says what may change); trees that were under way are played
+            again.
+        loggers: Get the metrics of every update.
+        evaluate: Gets the agents and the number of each update; its metrics are logged with the update's.
+
+    Returns:
+        The metrics of the updates that this call made.
 
     Raises:
         ConfigError: Team, game, settings and models do not fit together.
@@ -140,7 +153,7 @@ def trainer_of(
 ) -> LocalTrainer:
     """The trainer of a run; no other run continues from its checkpoints.
 
-    `also` is what else than the settings the run depends on, as plain data.
+    `config` are the settings of the update; `also` is what else the run depends on, as plain data.
     """
     must_match = settings_identity(settings)["must_match"]
     return LocalTrainer(
@@ -169,14 +182,25 @@ async def fit(
 ) -> list[StepMetrics]:
     """The loop: wait for a batch, update, refresh the models, log, save, until `steps` updates are done.
 
-    With a directory, the newest complete checkpoint in it is loaded first, if it is ahead of the trainer; the
-    last update always gets a checkpoint. The models are refreshed before the first batch is asked for and
-    after every update. The update and a synchronous `refresh` run in a thread, so rollouts can continue
-    meanwhile.
+    With a directory, the newest complete checkpoint in it is loaded first, if it is ahead of the trainer. The
+    update and a synchronous `refresh` run in a thread, so rollouts can continue meanwhile.
 
-    Loggers get the metrics of every update: the trainer's, ``seconds/waited`` (for the batch), those of the
-    batch, and what `refresh` and `evaluate`, which is called after it, give. Those of the updates that this
-    call made are returned: fewer than asked for only if the batches end.
+    Args:
+        trainer: What is trained.
+        batches: The source of the batches.
+        steps: Updates in all, those of earlier runs included.
+        refresh: Called before the first batch is asked for and after every update.
+        directory: For checkpoints; None: none are written.
+        checkpoint_every: Updates between two checkpoints; the last update always gets one.
+        loggers: Get the metrics of every update: the trainer's, ``seconds/waited`` (for the batch), those of
+            the batch, and what `refresh` and `evaluate` give.
+        evaluate: Called with the number of updates after each, when the models are refreshed.
+
+    Returns:
+        The metrics of the updates that this call made; fewer than asked for only if the batches end.
+
+    Raises:
+        ConfigError: More updates than `steps` are done already.
     """
     require_integer(checkpoint_every, "checkpoint_every")
     if directory is not None:
@@ -204,6 +228,10 @@ async def fit(
                     break
             if directory is not None and trainer.steps > saved:  # the last update; the batches may end early
                 await asyncio.to_thread(trainer.save, directory)
+    except asyncio.CancelledError:  # by Ctrl-C, say
+        after = f"goes on after step {saved}" if directory is not None and saved else "starts again"
+        log.warning("stopped in step %d; the same call %s", trainer.steps + 1, after)
+        raise
     finally:
         for logger in loggers:
             logger.close()
@@ -216,6 +244,7 @@ async def _updates(
     refresh: Refresh | None,
     evaluate: EvaluateAfter | None,
 ) -> AsyncGenerator[tuple[StepMetrics, dict[str, float]]]:
+    """Train on each batch, refresh the models and evaluate; the metrics, and all that is logged."""
     began = time.perf_counter()
     async for batch in batches:
         waited = time.perf_counter() - began

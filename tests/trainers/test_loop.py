@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 from contextlib import aclosing
@@ -62,6 +63,24 @@ class Run(Logger):
     @property
     def weights(self):
         return flat(self.trained.module)
+
+
+@pytest.mark.parametrize(("checkpoint_every", "after"), [(1, "goes on after step 1"), (10, "starts again")])
+async def test_a_run_that_is_stopped_says_where_it_goes_on(tmp_path, caplog, checkpoint_every, after):
+    stopped = asyncio.Event()
+
+    class StopsAtTwo(Run):
+        def log(self, step, figures):
+            if step == 2:
+                stopped.set()
+
+    settings = RunSettings(**COMMON | {"steps": 100})
+    run = asyncio.create_task(StopsAtTwo().train(settings, tmp_path, checkpoint_every))
+    await stopped.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert after in caplog.text
 
 
 async def test_a_resumed_run_trains_no_group_twice(tmp_path):
