@@ -208,8 +208,7 @@ async def fit(
     require_steps(trainer.steps, steps, directory)
     history, saved = list[StepMetrics](), trainer.steps
     try:
-        for logger in loggers:
-            logger.start(trainer.steps)
+        _start(loggers, trainer.steps)
         await _refresh(refresh, trainer.policies)
         if trainer.steps == steps:
             return history
@@ -219,8 +218,8 @@ async def fit(
         ):
             async for metrics, values in rows:
                 history.append(metrics)
-                for logger in loggers:
-                    logger.log(metrics.step, values)
+                for output in loggers:
+                    output.log(metrics.step, values)
                 if directory is not None and trainer.steps % checkpoint_every == 0:
                     await asyncio.to_thread(trainer.save, directory)
                     saved = trainer.steps
@@ -229,13 +228,22 @@ async def fit(
             if directory is not None and trainer.steps > saved:  # the last update; the batches may end early
                 await asyncio.to_thread(trainer.save, directory)
     except asyncio.CancelledError:  # by Ctrl-C, say
-        after = f"goes on after step {saved}" if directory is not None and saved else "starts again"
-        log.warning("stopped in step %d; the same call %s", trainer.steps + 1, after)
+        _log_stop(trainer.steps, saved if directory is not None else 0)
         raise
     finally:
-        for logger in loggers:
-            logger.close()
+        for output in loggers:
+            output.close()
     return history
+
+
+def _start(loggers: Sequence[Logger], step: int) -> None:
+    for output in loggers:
+        output.start(step)
+
+
+def _log_stop(steps: int, saved: int) -> None:
+    after = f"goes on after step {saved}" if saved else "starts again"
+    log.warning("stopped in step %d; the same call %s", steps + 1, after)
 
 
 async def _updates(
