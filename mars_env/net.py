@@ -1,10 +1,11 @@
-"""The library's HTTP client, and how its servers start, on aiohttp."""
+"""The library's HTTP client, how its servers start, on aiohttp, and whether the hub can be reached."""
 
 import asyncio
 import hmac
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -274,3 +275,13 @@ def _guarded(guard: Guard, refusal_of: Callable[[Exception], Refusal]) -> Any:
 def _routes(app: web.Application) -> str:
     routes = [(each.method, each.resource) for each in app.router.routes() if each.method != "HEAD"]
     return ", ".join(f"{method} {resource.canonical}" for method, resource in routes if resource is not None)
+
+
+def hub_answers() -> bool:
+    """Whether the Hugging Face hub answers one request; its own libraries ask for nearly a minute."""
+    from huggingface_hub import constants, get_session
+
+    with suppress(Exception):  # of httpx, or in older versions of requests
+        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+        return True
+    return False

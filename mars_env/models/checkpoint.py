@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mars_env.errors import ConfigError
 from mars_env.lazy import needs
+from mars_env.net import hub_answers
 
 _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 
@@ -25,6 +25,8 @@ def from_checkpoint(checkpoint: str | Path, *loaders: Callable[..., Any]) -> lis
         except OSError:  # not in the cache, or not all of it
             if is_folder:
                 raise
+        if not hub_answers():
+            raise OSError("it is not in the cache here, and the Hugging Face hub does not answer")
         return [loader(checkpoint) for loader in loaders]
     except (OSError, ValueError, KeyError) as error:
         base = _base_of(Path(checkpoint))
@@ -44,6 +46,9 @@ def load_model(kind: Any, checkpoint: str | Path, device: str | None, dtype: str
     with needs("hf", "a checkpoint needs torch and transformers"):
         import torch
         from transformers import AutoTokenizer
-    load = partial(kind.from_pretrained, dtype=dtype)
+
+    def load(name: str | Path, **where: Any) -> Any:  # an adapter's base is looked for there, too
+        return kind.from_pretrained(name, dtype=dtype, adapter_kwargs=where, **where)
+
     module, tokenizer = from_checkpoint(checkpoint, load, AutoTokenizer.from_pretrained)
     return module.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval(), tokenizer

@@ -6,7 +6,7 @@ docs/problems.md says how each repository, revision and column name was checked 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from mars_env.errors import ConfigError, ProblemError
 from mars_env.lazy import needs
+from mars_env.net import hub_answers
 from mars_env.problems.files import file_rows, files_of
 from mars_env.problems.problem_set import ProblemSet
 from mars_env.problems.rows import Row, read_problems
@@ -147,7 +148,7 @@ def _offline_if_unreachable(datasets: Any) -> Iterator[None]:
     """The hub's libraries read only their cache if it does not answer: they ask for nearly a minute."""
     from huggingface_hub import constants
 
-    if constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE or _hub_answers():
+    if constants.HF_HUB_OFFLINE or datasets.config.HF_HUB_OFFLINE or hub_answers():
         yield
         return
     flags: tuple[Any, Any] = (constants, datasets.config)
@@ -158,15 +159,6 @@ def _offline_if_unreachable(datasets: Any) -> Iterator[None]:
     finally:
         for flag in flags:
             flag.HF_HUB_OFFLINE = False
-
-
-def _hub_answers() -> bool:
-    from huggingface_hub import constants, get_session
-
-    with suppress(Exception):  # of httpx, or in older versions of requests
-        get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
-        return True
-    return False
 
 
 def _unreachable(what: str, error: Exception) -> ProblemError:

@@ -29,6 +29,21 @@ def test_a_path_without_a_folder_is_an_error_at_once(path):
     assert not loader.calls
 
 
+@pytest.fixture
+def hub_answers(monkeypatch):
+    monkeypatch.setattr("mars_env.models.checkpoint.hub_answers", lambda: True)
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch):
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:1")
+    loader = Loader(hub=["some/model"])
+    with pytest.raises(ConfigError):
+        from_checkpoint("some/model", loader)
+    assert loader.calls == [True]
+
+
+@pytest.mark.usefixtures("hub_answers")
 def test_the_hub_is_asked_last(tmp_path):
     cached, hub = Loader(cached=["some/model"]), Loader(hub=["some/model"])
     assert from_checkpoint("some/model", cached, cached) == ["<some/model>"] * 2
