@@ -76,7 +76,6 @@ class TrainingView(Logger):
         self._first = self._step = 0
         self._start = time.monotonic()
         self._rewards: defaultdict[str, list[float]] = defaultdict(list)
-        self._tokens = 0.0
 
     def start(self, step: int) -> None:
         """Count from the step that a resumed run continues after."""
@@ -84,15 +83,13 @@ class TrainingView(Logger):
         self._start = time.monotonic()
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Take the rewards and tokens of a step."""
+        """Take the rewards of a step."""
         self._step = step
         for name, value in values.items():
             kind, _, rest = name.partition("/")
             role, _, metric = rest.rpartition("/")
             if kind == "role" and metric == "reward":
                 self._rewards[role].append(value)
-            elif kind == "role" and metric == "tokens":
-                self._tokens += value
 
     def __rich__(self) -> RenderableType:
         seconds, done = time.monotonic() - self._start, self._step - self._first
