@@ -44,7 +44,7 @@ class MergedLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Show the first of its kind."""
         text = self.format(record)
-        kind = _kind(text)
+        kind = re.sub(r"[0-9]+(\.[0-9]+)*", "N", re.sub(r"\b(tree|turn) \S+", r"\1", text))
         if kind in self._first:
             self._more[kind] += 1
             return
@@ -57,10 +57,6 @@ class MergedLog(logging.Handler):
             self._screen.print(f"and {number:,} more like: {self._first[kind]}", style="yellow")
         self._more.clear()
         super().close()
-
-
-def _kind(text: str) -> str:
-    return re.sub(r"[0-9]+(\.[0-9]+)*", "N", re.sub(r"\b(tree|turn) \S+", r"\1", text))
 
 
 @contextmanager

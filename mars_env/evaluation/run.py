@@ -58,7 +58,10 @@ async def play_plan(
         notes=(*remarks, *notes, *unpriced, *uncounted(trees)),
     )
     if out is not None:
-        _write(report, out)
+        with writing(out / REPORT):
+            write_atomically(out / REPORT, report.json_text())
+            write_atomically(out / "report.md", report.markdown() + "\n")
+            write_atomically(out / "report.tex", report.latex())
     return report, trees
 
 
@@ -104,10 +107,3 @@ def _usable_prices(trees: Sequence[Tree], prices: Prices | None) -> tuple[Prices
     except ConfigError as error:
         return None, [f"The cost is not known: {error}"]
     return prices, []
-
-
-def _write(report: Report, out: Path) -> None:
-    with writing(out / REPORT):
-        write_atomically(out / REPORT, report.json_text())
-        write_atomically(out / "report.md", report.markdown() + "\n")
-        write_atomically(out / "report.tex", report.latex())
