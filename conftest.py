@@ -20,7 +20,7 @@ collect_ignore = [
     "tests/engines/openrlhf_shim",
 ]
 if find_spec("verifiers") is None:
-    collect_ignore.append("mars_env/trainers/verifiers.py")
+    collect_ignore.append("mars_env_verifiers")
 
 if find_spec("hypothesis") is not None:
     from hypothesis import HealthCheck, settings

@@ -13,7 +13,8 @@ from turns import turn
 import mars_env
 from mars_env.rollout import groups_of, read_run
 from mars_env.trainers.advantages import group_normalised
-from mars_env.trainers.verifiers import (
+from mars_env.types import Grade, Problem, Tree
+from mars_env_verifiers import (
     PLUGIN,
     TeamConfig,
     TeamTasksetConfig,
@@ -21,7 +22,6 @@ from mars_env.trainers.verifiers import (
     load_environment,
     record_tree,
 )
-from mars_env.types import Grade, Problem, Tree
 
 pytest.importorskip("verifiers", reason="verifiers is not installed: pip install 'mars-env[verifiers]'")
 
