@@ -4,7 +4,6 @@ import sys
 import pytest
 from exact_engine import Engine
 
-from mars_env.agents import registry
 from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.errors import ConfigError
@@ -149,13 +148,3 @@ async def test_fields_and_headers_of_requests_are_options(monkeypatch):
     assert (headers["X-Team"], headers["X-Api-Key"]) == ("maths", "sk-secret-1")
     assert model.extra_body["reasoning_effort"] == "low" and model.limit_field == "max_completion_tokens"
     assert "sk-secret" not in repr(vars(model)["extra_body"])
-
-
-def test_entry_points(monkeypatch, my_module):
-    from importlib.metadata import EntryPoint
-
-    point = EntryPoint("tiny", "my_agents_module:by_role", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "declared", lambda group: {"tiny": point})
-    assert make_agents("tiny", TEAM)["corrector_0"].role == "corrector"
-    with pytest.raises(ConfigError):
-        make_agents("other", TEAM)

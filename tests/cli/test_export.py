@@ -1,4 +1,4 @@
-"""A stored run as data sets: what is in them, and that datasets and TRL read them."""
+"""A stored run as data sets: what is in them."""
 
 import json
 import re
@@ -156,30 +156,6 @@ def test_the_table_holds_all_turns(stored, tmp_path):
     export(stored[0], out, "--format", "parquet", "--role", "solver", "--role", "corrector")
     chosen = pyarrow.parquet.read_table(out).to_pylist()
     assert chosen == [row for row in rows if row["role"] != "verifier"]
-
-
-def test_datasets_and_trl_read_the_rows(stored, tmp_path):
-    from datasets import load_dataset
-    from trl.data_utils import apply_chat_template, is_conversational
-
-    from mars_env.miniature import load
-
-    tokenizer = load().tokenizer
-    tokenizer.chat_template = (
-        "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}"
-        "{% if add_generation_prompt %}[assistant]{% endif %}"
-    )
-    for kind, columns in (("sft", ["completion"]), ("dpo", ["chosen", "rejected"])):
-        exported(stored, tmp_path, "--format", kind)
-        rows = load_dataset(
-            "json", data_files=str(tmp_path / "rows.jsonl"), split="train", cache_dir=str(tmp_path)
-        )
-        row = {name: rows[0][name] for name in ["prompt", *columns]}
-        assert is_conversational(row)
-        rendered = apply_chat_template(row, tokenizer)
-        assert rendered["prompt"].endswith("[assistant]")
-        for column in columns:
-            assert rendered[column].startswith("<think>")
 
 
 def test_no_model_is_loaded_because_a_run_names_it(tmp_path):

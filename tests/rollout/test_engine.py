@@ -52,19 +52,6 @@ async def test_the_same_seed_gives_the_same_trees_whatever_the_concurrency(game)
     assert one_by_one == await trees_of(Guesser(delays=random.Random(2)), game, 64)
 
 
-async def test_finished_groups_are_handed_on_at_once():
-    seen = []
-
-    class Watching(Guesser):
-        async def act(self, observation, n, seed):
-            if "solution" in observation:
-                assert seen  # the Solver's group came before any Verifier acted
-            return await super().act(observation, n, seed)
-
-    await played(Watching(), GROUPED, on_turns=seen.append)
-    assert all(len(turns) == 4 for turns in seen)
-
-
 async def waits_for_what_is_cancelled(*_):
     future = asyncio.get_running_loop().create_future()
     future.cancel()

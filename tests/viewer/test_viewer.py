@@ -88,13 +88,6 @@ def test_what_agents_may_read_is_told_from_what_the_grader_says():
     assert places == sorted(places) and "feedback: public" not in text  # nor among the notes
 
 
-def test_the_environment_stands_above_unless_it_is_the_title(run):
-    report = build_report(run, ABOUT)
-    for title, headline in (("A run", f"{ABOUT.title}, s: 3 problems"), (ABOUT.title, "s: 3 problems")):
-        page = render_page(run, title=title, report=report)
-        assert f'<p class="headline">{headline} x 2 samples' in page
-
-
 def test_unknown_and_faults_are_told_apart(episode):
     unknown = episode("p", 0, "S?")
     unknown = replace(unknown, turns=(replace(unknown.turns[0], reward=None),))
