@@ -10,7 +10,7 @@ from mars_env.envs.game_function import GameFunction, GameOptions
 from mars_env.envs.rules import ask
 from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, collect, play, play_all
+from mars_env.rollout import Job, collect, play_all
 from mars_env.types import Action
 
 PROBLEMS = sums(6)
@@ -33,10 +33,6 @@ class Guesser:
             right = int(observation["problem"].split()[2]) * 2
             return [Action(f"\\boxed{{{right + rng.randrange(2)}}}") for _ in range(n)]
         return [Action(f"Hm.\nCorrectness: {rng.choice(['Correct', 'Wrong'])}") for _ in range(n)]
-
-
-async def played(agent, game=GAME, problem=1, seed=0, **options):
-    return await play(game, assign_agents(game.rules, agent), Job(PROBLEMS[problem]), seed=seed, **options)
 
 
 async def trees_of(agent, game=GAME, concurrency=8):

@@ -25,8 +25,6 @@ from mars_env.types import Action, Completion, Sampling, Verdict
 
 PROBLEMS = sums(4)
 WAIT = 1000.0
-
-
 GROUPED = Game(
     solve_verify_correct(schedule="training"),
     ByNumber(),
@@ -68,7 +66,7 @@ class Faulty:
         return Action("", (Completion("", "fault", fault=describe_error(error)),))
 
 
-def first_groups(faults, directory=None):
+def first_groups(faults):
     """The groups of the first agent, by problem, and the faults of the trees."""
     agents = {**make_agents(ScriptedModel(script), GROUPED.rules.possible_agents), "solver_0": Faulty(faults)}
     jobs = [Job(problem) for problem in PROBLEMS]

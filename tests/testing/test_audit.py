@@ -86,35 +86,23 @@ def reads_any_correct(turn, path, problem):
     return float(("correct" in turn.text.replace("Correctness", "").lower()) == right and turn.text != "")
 
 
-def pays_acceptance(turn, path, problem):
-    return float(turn.info["verdict"] == "Correct")
-
-
-def pays_rejection(turn, path, problem):
-    return float(turn.info["verdict"] == "Wrong")
-
-
-def pays_copies(turn, path, problem):
-    return float(turn.text == judged_turn(path).text or turn.grade.score)
-
-
 def pays_statements(turn, path, problem):
     return float(problem.statement in turn.text or turn.grade.score)
-
-
-def pays_nobody(turn, path, problem):
-    return 0.0
 
 
 @pytest.mark.parametrize(
     ("role", "reward", "policy"),
     [
         ("verifier", reads_any_correct, "malformed report"),
-        ("verifier", pays_acceptance, CORRECT),
-        ("verifier", pays_rejection, WRONG),
-        ("verifier", pays_nobody, KNOWS),
+        ("verifier", lambda turn, *_: float(turn.info["verdict"] == "Correct"), CORRECT),
+        ("verifier", lambda turn, *_: float(turn.info["verdict"] == "Wrong"), WRONG),
+        ("verifier", lambda *_: 0.0, KNOWS),
         ("solver", pays_statements, "the statement"),
-        ("corrector", pays_copies, COPY),
+        (
+            "corrector",
+            lambda turn, path, _: float(turn.text == judged_turn(path).text or turn.grade.score),
+            COPY,
+        ),
         ("corrector", pays_statements, "the statement"),
     ],
 )

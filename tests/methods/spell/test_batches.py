@@ -36,11 +36,7 @@ def team(answers):
         return answers[i % len(answers)] if seen["question"].partition(",")[0] in seen["documents"] else "?"
 
     return Team(
-        {
-            "questioner_0": Asks(),
-            "responder_0": Script(respond),
-            "verifier_0": Script(lambda seen, i: "NO"),
-        },
+        {"questioner_0": Asks(), "responder_0": Script(respond), "verifier_0": Script(lambda seen, i: "NO")},
         {},
     )
 
