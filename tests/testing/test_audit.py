@@ -12,7 +12,7 @@ from mars_env.grading import grader_for
 from mars_env.problems import ProblemSet
 from mars_env.problems.code import code_problem_from_row
 from mars_env.testing import audit
-from mars_env.testing.audit_policies import CONTROL, COPY, CORRECT, INTEGER, KNOWS, WRONG, texts_by_policy
+from mars_env.testing.audit_policies import COPY, CORRECT, INTEGER, KNOWS, WRONG, texts_by_policy
 from mars_env.types import Grade, Problem, Verdict
 
 SUMS = ProblemSet(
@@ -62,7 +62,6 @@ def in_prose(text, problem):
     ("pays", "policies"),
     [
         (in_prose, {PLANTED, "all small integers"}),
-        (lambda text, problem: "official check" in text, {CONTROL}),
         (lambda text, problem: "boxed" in text, {"a wrong answer", INTEGER, "the statement"}),
         (lambda text, problem: text == r"\boxed{7}", {INTEGER}),
     ],

@@ -1,7 +1,7 @@
 """Designs: R by hand and by the chain rule, and what texts can be read."""
 
 import pytest
-from made_set import Writing
+from letters import Writing
 
 from mars_env.errors import ContextError
 from mars_env.methods.promptcot.designs import (
