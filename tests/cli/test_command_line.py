@@ -26,7 +26,7 @@ MISTAKES = [
     ([*SOLVE_CODE, "none.json"], "none.json cannot be read"),
     (
         ["evaluate", "broken_game:arithmetic-broken", "--agents", "scripted:4"],
-        "broken_game.py, line 7: yield",
+        "(broken_game.py, line 7:",
     ),
 ]
 
