@@ -62,15 +62,10 @@ def test_roles_may_differ():
 
 
 def test_thinking_and_switches_are_options():
-    text = "a<think>b"
-    for option, shown in (
-        ("", "a"),
-        ("?thinking=tags", "a"),
-        ("?thinking=opened", ""),
-        ("?thinking=off", None),
-    ):
+    visible = {"": "a", "?thinking=tags": "a", "?thinking=opened": "", "?thinking=off": None}
+    for option, text in visible.items():
         solver = make_agents(f"http://a/v1#m{option}", ["solver_0"])["solver_0"]
-        assert (solver.thinking and solver.thinking.visible(text)) == shown
+        assert (solver.thinking and solver.thinking.visible("a<think>b")) == text
     with pytest.raises(ConfigError):
         make_agents("http://a/v1#m?thinking=loud", ["solver_0"])
     for word, exact in (("true", True), ("On", True), ("1", True), ("no", False)):

@@ -81,10 +81,6 @@ GAME = Game(solve(), grader_for("math"))
 AGENTS = make_agents(ScriptedModel([r"\boxed{4}"]), ["solver_0"])
 
 
-def failing(*_):
-    raise RuntimeError("my bug")
-
-
 class Rude(Exception):
     def __str__(self):
         raise ValueError("no words")
@@ -140,7 +136,7 @@ async def test_a_tree_that_a_fault_has_ended_has_no_team_rewards(tmp_path):
 @pytest.mark.parametrize(
     ("reward", "why"),
     [
-        (failing, f"raised RuntimeError: my bug ({Path(__file__).name}, line "),
+        (raising(RuntimeError("my bug")), f"raised RuntimeError: my bug ({Path(__file__).name}, line "),
         (raises_later, "raised TimeoutError: later"),
         (raising(Rude()), "raised Rude"),
         (raising(StopIteration()), "raised StopIteration"),

@@ -65,12 +65,13 @@ async def test_sessions_are_apart_and_mistakes_are_answers(url):
             *(exchange(socket, type="reset", data={"seed": seed}) for seed, socket in enumerate(sockets))
         )
         assert seen[0]["data"]["observation"] != seen[1]["data"]["observation"]
-        for message in (
+        wrong = [
             {"type": "step", "data": {}},
             {"type": "dance"},
             {"data": 1},
             {"type": "reset", "data": 5},
-        ):
+        ]
+        for message in wrong:
             answer = await exchange(sockets[0], **message)
             assert answer["type"] == "error" and answer["data"]["message"]
         await sockets[0].send_str("{")

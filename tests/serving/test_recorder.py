@@ -119,11 +119,8 @@ async def test_a_call_that_extends_another_is_its_child(tmp_path):
             await say(who, user("2 + 2?"), shown, user("Really?"), shown, user("Once more."))
             await say(who, user("2 + 2?"))
     trees = read_run(tmp_path).trees
-    assert [[turn.id for turn in tree.turns] for tree in trees] == [
-        ["0", "0.0", "0.1", "0.1.0"],
-        ["0"],
-        ["0"],
-    ]
+    ids = [[turn.id for turn in tree.turns] for tree in trees]
+    assert ids == [["0", "0.0", "0.1", "0.1.0"], ["0"], ["0"]]
     assert [message["content"] for message in trees[0].turns[2].info["messages"]] == ["Really?"]
     assert trees[0].problem.id == trees[1].problem.id  # two samples of one problem
     assert trees[0].turns[0].group_id == trees[1].turns[0].group_id

@@ -152,9 +152,8 @@ def test_a_text_that_makes_its_own_verdict_unknown():
             broken = Grade.unknown("lost") if "no such tool" in text else None
             return broken or await grader_for("math").grade(problem, text)
 
-    assert found(audit("arithmetic-solve", problems=SUMS, grader=Breaking())) == {
-        ("solver", "broken tool call")
-    }
+    report = audit("arithmetic-solve", problems=SUMS, grader=Breaking())
+    assert found(report) == {("solver", "broken tool call")}
 
 
 @mars_env.game(max_turns=1, roles={"solver": Solver})
@@ -163,10 +162,8 @@ def leaking(problem):
 
 
 def test_an_observation_that_holds_the_reference():
-    report = audit(leaking, problems=SUMS)
-    assert [(row.role, row.policy, row.problem) for row in report.findings] == [
-        ("solver", "observation", "2+2")
-    ]
+    [row] = audit(leaking, problems=SUMS).findings
+    assert (row.role, row.policy, row.problem) == ("solver", "observation", "2+2")
 
 
 def test_tests_that_assert_nothing_pay_a_program_without_a_result():

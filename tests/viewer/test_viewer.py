@@ -92,11 +92,8 @@ def test_unknown_and_faults_are_told_apart(episode):
     unknown = episode("p", 0, "S?")
     unknown = replace(unknown, turns=(replace(unknown.turns[0], reward=None),))
     text = render_page([unknown, episode("q", 0, "S+", fault="server gone")], title="t")
-    assert (
-        '<span class="badge unknown">unknown</span>' in text
-        and "reward unknown" in text
-        and "reward None" not in text
-    )
+    assert '<span class="badge unknown">unknown</span>' in text
+    assert "reward unknown" in text and "reward None" not in text
     tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
     assert tags == ["unknown graded-unknown", "fault"]
     assert "Not finished: server gone" in text

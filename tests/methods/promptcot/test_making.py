@@ -85,9 +85,8 @@ async def test_more_tries_continue_a_set(tmp_path):
     await make(tmp_path / "a", tries=21)
     longer = await make(tmp_path / "a")
     assert list(longer) == list(await make(tmp_path / "b"))
-    assert list(await make(tmp_path / "b", tries=10)) == [
-        p for p in longer if int(p.id.partition("/")[2]) < 10
-    ]
+    shorter = await make(tmp_path / "b", tries=10)
+    assert list(shorter) == [problem for problem in longer if int(problem.id.partition("/")[2]) < 10]
 
 
 async def test_a_model_that_fails_stops_the_making_and_nothing_is_lost(tmp_path):

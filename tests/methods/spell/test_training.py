@@ -153,10 +153,7 @@ async def test_the_memory_does_not_depend_on_which_tree_ends_first():
     for seed in range(5):
         shuffled = random.Random(seed).sample(trees, len(trees))
         assert QuestionMemory().updated(shuffled) == (memory, new)
-    assert [each.question for each in memory.last("c", 2)] == [
-        "Which profit in the year 10?",
-        "Which profit in the year 11?",
-    ]
+    assert [each.question.split()[-1] for each in memory.last("c", 2)] == ["10?", "11?"]
 
 
 def test_the_questioner_sees_more_documents_from_round_to_round():
