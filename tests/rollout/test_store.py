@@ -46,25 +46,6 @@ async def run(path):
         pass
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda lines: [*lines, lines[-1]],
-        lambda lines: [lines[0].replace(b'"reward":', b'"reward": '), *lines[1:]],
-        lambda lines: [line.replace(b'"problem":"sum/1"', b'"problem":"sum/2"') for line in lines],
-    ],
-    ids=["twice", "changed", "of another problem"],
-)
-async def test_turns_that_are_not_those_of_a_finished_tree_are_refused(tmp_path, change):
-    await run(tmp_path)
-    turns = tmp_path / "turns.jsonl"
-    turns.write_bytes(b"".join(change(turns.read_bytes().splitlines(keepends=True))))
-    with pytest.raises(StoreError):
-        read_run(tmp_path)
-    with pytest.raises(StoreError):
-        Store(tmp_path, CONFIG, PROBLEMS)
-
-
 @pytest.mark.parametrize("sync", ["0", "1"])
 def test_a_tree_is_on_the_disk_after_its_turns_if_so_set(tmp_path, monkeypatch, sync):
     synced = []
