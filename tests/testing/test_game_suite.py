@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 
 import mars_env
-from mars_env.envs import Game, MarsEnv, self_refine, solve, solve_verify_correct
+from mars_env.envs import Game, MarsEnv, solve, solve_verify_correct
 from mars_env.envs.game_function import GameFunction, GameOptions
 from mars_env.envs.rules import Reply, ask
 from mars_env.grading import grader_for
@@ -15,16 +15,10 @@ from mars_env.types import Problem
 PROBLEM = Problem("p", "What is 2 + 2?", "4")
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
-        solve(),
-        self_refine(revisions=2),
-        solve_verify_correct(schedule="training"),
-        solve_verify_correct(),
-        solve_verify_correct(rounds=0),
-    ],
-)
+SCHEDULES = [{}, {"schedule": "training"}, {"rounds": 0}]
+
+
+@pytest.mark.parametrize("rules", [solve(), *(solve_verify_correct(**schedule) for schedule in SCHEDULES)])
 def test_the_librarys_games_keep_the_contract(rules):
     check_game(rules, PROBLEM)
 
