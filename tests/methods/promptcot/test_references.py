@@ -39,10 +39,7 @@ async def test_equal_numbers_are_one_vote_and_the_count_is_recorded():
     voter = solver(r"\boxed{07}", r"so it is \boxed{7}", r"\boxed{7.0}", "I do not know.")
     reference = await Majority(voter, voters=4)("3 + 4?", 0)
     assert reference.value == "7" and reference.agreement == reference.made["agreement"] == 0.75
-    assert reference.made == {
-        "by": "majority", "voter": "teacher", "voters": 4, "threshold": 0.5, "votes": {"7": 3},
-        "agreement": 0.75,
-    }  # fmt: skip
+    assert (reference.made["votes"], reference.made["threshold"]) == ({"7": 3}, 0.5)
 
 
 @pytest.mark.parametrize(("written", "wrong"), [(r"2\pi r", r"2\pi"), (r"\text{no solution}", "0")])
