@@ -63,14 +63,8 @@ def test_turns_show_what_happened(run):
     for expected in ("says Wrong, rightly", "says Wrong, wrongly", "says Correct, wrongly", "malformed"):
         assert expected in text
     tags = [value for _, name, value in Page(text).attributes if name == "data-tags"]
-    assert tags == [
-        "right fixed",
-        "right",
-        "wrong misjudged",
-        "right fixed cut",
-        "wrong broken misjudged",
-        "right",
-    ]
+    assert tags[:3] == ["right fixed", "right", "wrong misjudged"]
+    assert tags[3:] == ["right fixed cut", "wrong broken misjudged", "right"]
 
 
 def test_what_agents_may_read_is_told_from_what_the_grader_says():
