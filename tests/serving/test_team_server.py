@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import json
+import subprocess
 
 import aiohttp
 import pytest
+from command_line import command
 
 from mars_env.agents import Solver
 from mars_env.evaluation.trees import prompt_tokens, sampled_tokens
@@ -217,3 +219,14 @@ async def test_keys_are_asked_for():
             with pytest.raises(openai.AuthenticationError):
                 await ask(who)
         assert server.counters.snapshot().episodes == 1
+
+
+async def test_what_the_command_line_has_answered_outlives_its_end(tmp_path):
+    arguments = ["serve", "solve", "--agents", "scripted:4", "--port", 0, "--out", tmp_path]
+    with subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().split(" at ")[1].split(";")[0]
+        async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as who:
+            answer = await ask(who, model="solve")
+        process.kill()
+    [tree] = read_run(tmp_path).trees
+    assert answer.model_extra["mars_env"][0]["tree"] == tree.id
