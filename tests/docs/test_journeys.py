@@ -33,11 +33,6 @@ PAGES = [
 ]
 OPENRLHF = {"train-with-openrlhf"}
 TORCH = {"README", "first-game", "own-problems", "train-locally"}
-SET_UP = {
-    "README": ("AGENTS",),
-    "evaluate-an-api-model": ("AGENTS", "PROBLEMS"),
-    "serve-a-team": ("AGENTS", "PORT"),
-}
 
 
 def blocks(page):
