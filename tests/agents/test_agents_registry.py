@@ -4,7 +4,6 @@ import sys
 import pytest
 from exact_engine import Engine
 
-from mars_env.agents import registry
 from mars_env.agents.registry import as_agent, make_agents
 from mars_env.agents.roles import Corrector, Solver, Verifier
 from mars_env.errors import ConfigError
@@ -63,15 +62,10 @@ def test_roles_may_differ():
 
 
 def test_thinking_and_switches_are_options():
-    text = "a<think>b"
-    for option, shown in (
-        ("", "a"),
-        ("?thinking=tags", "a"),
-        ("?thinking=opened", ""),
-        ("?thinking=off", None),
-    ):
+    visible = {"": "a", "?thinking=tags": "a", "?thinking=opened": "", "?thinking=off": None}
+    for option, text in visible.items():
         solver = make_agents(f"http://a/v1#m{option}", ["solver_0"])["solver_0"]
-        assert (solver.thinking and solver.thinking.visible(text)) == shown
+        assert (solver.thinking and solver.thinking.visible("a<think>b")) == text
     with pytest.raises(ConfigError):
         make_agents("http://a/v1#m?thinking=loud", ["solver_0"])
     for word, exact in (("true", True), ("On", True), ("1", True), ("no", False)):
@@ -149,13 +143,3 @@ async def test_fields_and_headers_of_requests_are_options(monkeypatch):
     assert (headers["X-Team"], headers["X-Api-Key"]) == ("maths", "sk-secret-1")
     assert model.extra_body["reasoning_effort"] == "low" and model.limit_field == "max_completion_tokens"
     assert "sk-secret" not in repr(vars(model)["extra_body"])
-
-
-def test_entry_points(monkeypatch, my_module):
-    from importlib.metadata import EntryPoint
-
-    point = EntryPoint("tiny", "my_agents_module:by_role", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "declared", lambda group: {"tiny": point})
-    assert make_agents("tiny", TEAM)["corrector_0"].role == "corrector"
-    with pytest.raises(ConfigError):
-        make_agents("other", TEAM)

@@ -50,12 +50,6 @@ def die() -> str:
 
 
 @server.tool()
-def much(n: int) -> str:
-    "Print much."
-    return "x" * n
-
-
-@server.tool()
 def hang() -> None:
     "Hang, with all of the server."
     time.sleep(600)
@@ -140,9 +134,8 @@ async def test_the_turns_share_no_server(command):
 async def test_a_call_that_takes_too_long_costs_itself(command, monkeypatch):
     monkeypatch.setattr("mars_env.agents.mcp._CHECK_SECONDS", 1)
     tools = mcp_tools(command, seconds=4)  # far longer than the other calls take
-    action = await turn(tools, call("hang"), call("much", n=10**5), call("add", a=1))
-    assert outcomes(action) == [("hang", "error"), ("much", "ok"), ("add", "ok")]
-    assert action.calls[1].result == "x" * 10_000 + "\n[90000 more characters]"
+    action = await turn(tools, call("hang"), call("add", a=1))
+    assert outcomes(action) == [("hang", "error"), ("add", "ok")]
 
 
 async def test_a_server_that_cannot_be_started_is_a_fault(command):

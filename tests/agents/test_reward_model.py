@@ -5,7 +5,7 @@ from recorded_model import Recorded
 from tiny_checkpoint import byte_tokenizer
 
 from mars_env.agents import GenerativeJudge, HFRewardModel, make_reward_model
-from mars_env.agents.reward_model import judge_question, read_score
+from mars_env.agents.reward_model import judge_question
 from mars_env.models import ScriptedModel
 from mars_env.types import Sampling
 
@@ -32,21 +32,6 @@ async def test_a_judge_rates_each_text_and_counts_its_tokens():
 @pytest.mark.parametrize(
     ("text", "score"),
     [
-        ("fine", None),
-        ("<think>Score: 2\nOr more?</think>\nScore: 9", 0.9),
-        ("<think>Perhaps\nScore: 2\nor more", None),
-        ("<think>Perhaps\nScore: 2\nor more</think>It is hard to say.", None),
-    ],
-)
-async def test_a_judge_s_thinking_is_no_judgement(text, score):
-    judge = GenerativeJudge(ScriptedModel([text]))
-    assert (await judge.rate("?", ["4"], 0)).scores == (score,)
-    assert (await judge.rate("?", [], 0)).scores == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "score"),
-    [
         ("Score: 10", 1.0),
         ("**Score: 7/10**", 0.7),
         ("Score: 3\nbut then again\nscore: 4.", 0.4),
@@ -54,10 +39,15 @@ async def test_a_judge_s_thinking_is_no_judgement(text, score):
         ("Score: -1", None),
         ("My score: 5", None),
         ("", None),
+        ("<think>Score: 2\nOr more?</think>\nScore: 9", 0.9),
+        ("<think>Perhaps\nScore: 2\nor more", None),
+        ("<think>Perhaps\nScore: 2\nor more</think>It is hard to say.", None),
     ],
 )
-def test_scores_are_read_strictly(text, score):
-    assert read_score(text) == score
+async def test_scores_are_read_strictly_and_thinking_is_no_judgement(text, score):
+    judge = GenerativeJudge(ScriptedModel([text]))
+    assert (await judge.rate("?", ["4"], 0)).scores == (score,)
+    assert (await judge.rate("?", [], 0)).scores == ()
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one label", "two labels"])

@@ -3,14 +3,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_model import Recorded
 
-from mars_env.agents import Coder, make_agents
 from mars_env.agents.roles import ROLES, Corrector, Solver, Verifier
 from mars_env.agents.thinking import Thinking
-from mars_env.envs.tree_search import tree_search
 from mars_env.errors import ConfigError
 from mars_env.models import ScriptedModel
 from mars_env.testing.agent_suite import OBSERVATIONS, check_agent
-from mars_env.types import Action, Problem, Sampling
+from mars_env.types import Sampling
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -131,20 +129,3 @@ def test_stripping_leaves_no_tags_and_is_done_once(text):
     shown = Thinking().visible(text)
     assert "<think>" not in shown and "</think>" not in shown
     assert Thinking().visible(shown) == shown
-
-
-@pytest.mark.parametrize(("kind", "agent"), [("code", Coder), ("math", Solver)])
-async def test_generate_and_refine(kind, agent):
-    rules = tree_search(schedule="training", kind=kind, agents=2)
-    root, name = rules.start(Problem("p", "Echo a line.", None, kind)), rules.possible_agents[0]
-    node = rules.apply(root, Action("print({{ x }})"), None)
-    node = rules.with_feedback(node, "It failed: {% raw %} {0} %s")
-    fresh, refine = rules.observe(root, name), rules.observe(node, name)
-    made = make_agents(ScriptedModel(["4"], ids=True), [name])[name]
-    assert type(made) is agent
-    await check_agent(made, fresh, trainable=True)
-    await check_agent(made, refine, trainable=True)
-    first, second = (made.prompt(seen)[-1]["content"] for seen in (fresh, refine))
-    assert "feedback" not in first and "Echo a line." in first
-    # What models and tests say is filled in as it is, never read as a template.
-    assert "print({{ x }})" in second and "It failed: {% raw %} {0} %s" in second

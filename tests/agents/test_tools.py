@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
 
@@ -22,10 +21,8 @@ from mars_env.errors import ConfigError
 from mars_env.evaluation.plan import cost_bound
 from mars_env.models.scripted import ScriptedModel
 from mars_env.problems import ProblemSet
-from mars_env.rollout.records import turn_from_row, turn_to_row
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.samples import turn_samples
-from mars_env.types import Grade, Group, Problem, Sampling, Turn
+from mars_env.rollout import read_run
+from mars_env.types import Problem, Sampling
 
 ASK = {"problem": "What is 6 * 7?"}
 
@@ -62,7 +59,6 @@ async def turn(*texts, **options):
 @pytest.mark.parametrize(
     ("text", "result", "outcome"),
     [
-        (call("add", a=41), "42", "ok"),
         (call("add", a=1, b=2), "3", "ok"),
         (call("add", a="x"), None, "error"),
         (call("add", a=1, c=2), None, "error"),
@@ -152,11 +148,15 @@ def test_a_run_with_tools_continues_without_calling_them_again(tmp_path):
         called.append(x)
         return x
 
+    trees = []
+
     def played():
         solver = Solver(writes(call("count", x=1), r"\boxed{1}"), tools=[count])
-        return mars_env.evaluate("arithmetic-solve", agents=solver, limit=3, out=tmp_path / "run")
+        options = {"limit": 3, "concurrency": 1, "on_tree": trees.append}
+        return mars_env.evaluate("arithmetic-solve", agents=solver, out=tmp_path, **options)
 
     first = played()
+    assert read_run(tmp_path).trees == tuple(trees[:3])
     assert first.metrics == played().metrics
     assert called == [1] * 3
     assert first.counts.tool_calls == 3 and "Calls of tools" in str(first)
@@ -268,21 +268,3 @@ async def test_calls_are_read_as_the_tokenizer_says():
     assert action.calls[0].result == "42"
     assert [done.outcome for done in action.calls] == ["ok", "error"]
     assert action.text == r"\boxed{42}"
-
-
-async def test_turns_with_calls_are_stored_and_trained_exactly():
-    model = TokenModel(call("add", a=41), r"\boxed{42}")
-    actions = await Solver(model, tools=[add]).act(ASK, 2, 0)
-    turns = tuple(
-        Turn(
-            "p#0", str(i), None, "p#0/0", "solver_0", "tokens", "p", action, Grade.correct(), reward=float(i)
-        )
-        for i, action in enumerate(actions)
-    )
-    for each in turns:
-        assert turn_from_row(json.loads(json.dumps(turn_to_row(each)))) == each
-    samples = turn_samples([Group("p#0/0", turns)], TrainConfig(advantage="mean_centred"))
-    assert [(s.turn_id, s.advantage) for s in samples] == [("0", -0.5), ("1", 0.5)]
-    first, last = actions[0].completions
-    assert samples[0].ids == (*last.prompt_ids, *last.token_ids)
-    assert sum(samples[0].mask) == len(first.token_ids) + len(last.token_ids)

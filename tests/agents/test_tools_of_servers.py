@@ -47,10 +47,8 @@ async def test_a_server_gets_tools_and_the_results_of_its_calls():
     assert first["tools"] == second["tools"] and first["tools"][0]["function"]["name"] == "add"
     assert "<tool_call>" not in str(first["messages"])
     reply, *results = second["messages"][len(first["messages"]) :]
-    assert [json.loads(call["function"]["arguments"]) for call in reply["tool_calls"]] == [
-        {"a": 41},
-        {"a": "x"},
-    ]
+    arguments = [json.loads(call["function"]["arguments"]) for call in reply["tool_calls"]]
+    assert arguments == [{"a": 41}, {"a": "x"}]
     assert [each["role"] for each in results] == ["tool", "tool"]
     assert [each["tool_call_id"] for each in results] == [call["id"] for call in reply["tool_calls"]]
     assert results[0]["content"] == "42" and "<tool_call>" not in reply["content"]

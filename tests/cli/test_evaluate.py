@@ -1,5 +1,3 @@
-import json
-
 import pytest
 from command_line import call_cli
 
@@ -23,17 +21,6 @@ def test_printed_problems_are_a_file_of_the_same_problems(tmp_path, name):
     printed, first = mars_env.load_problems(path), mars_env.load_problems(name, n=3)
     assert list(printed) == list(first)
     assert (printed.name, printed.generated) == (first.name, first.generated)
-
-
-def test_problems_come_from_standard_input():
-    rows = '{"key": "a", "question": "What is 1 + 1?", "solution": "2"}\n'
-    arguments = ["--agents", r"scripted:\boxed{2}", "--problems", "-", "--json"]
-    fields = ["--fields", "id=key,problem=question,answer=solution"]
-    report = json.loads(call_cli("evaluate", "arithmetic-solve", *arguments, *fields, input=rows))
-    assert report["counts"]["problems"] == 1
-    assert report["metrics"]["solver_accuracy"]["estimate"]["value"] == 1
-    said = call_cli("grade", "--problems", "-", "--completions", "-", "--out", "-", code=2)
-    assert "standard input cannot be both problems and completions" in " ".join(said.split())
 
 
 def test_a_module_may_hold_the_team_as_a_dict(call, tmp_path):

@@ -1,4 +1,4 @@
-"""Tree searches on the command line: two endpoints in one tree, and killed runs."""
+"""A tree search on the command line: two endpoints in one tree."""
 
 import json
 

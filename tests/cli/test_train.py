@@ -19,19 +19,10 @@ REWARDS = '''
 """A random model solves nothing."""
 from mars_env.agents.roles import RoleAgent
 from mars_env import ask, game
-from mars_env.types import Sampling
 
 
 def digits(turn, path, problem):
     return sum(letter.isdigit() for letter in turn.text) / 6
-
-
-def team(model, sampling):
-    return {"solver": Short(model, sampling=sampling, thinking=None)}
-
-
-def deaf(model):
-    return {"solver": Short(model, sampling=Sampling(max_tokens=6), thinking=None)}
 
 
 class Short(RoleAgent):

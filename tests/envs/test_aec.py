@@ -28,18 +28,14 @@ def test_the_papers_rewards_go_to_the_agent_that_acted():
 
 
 def test_a_team_reward_is_given_at_the_end():
-    env = make(team_reward=team_outcome)
-    env.step("\\boxed{5}")
-    env.step(RIGHT)  # waves a wrong solution through
-    assert [turn.reward for turn in env.tree.turns] == [0.0, 0.0]
-    env = make(team_reward=team_outcome)
-    env.step("\\boxed{5}")
-    env.step(WRONG)
-    env.step("\\boxed{4}")
-    assert env._cumulative_rewards["solver_0"] == 0.0
-    env.step(RIGHT)
-    assert [turn.reward for turn in env.tree.turns] == [1.0] * 4
-    assert env._cumulative_rewards["solver_0"] == 1.0
+    for texts, reward in ((["\\boxed{5}"], 0.0), (["\\boxed{5}", WRONG, "\\boxed{4}"], 1.0)):
+        env = make(team_reward=team_outcome)
+        for text in texts:
+            env.step(text)
+        assert env._cumulative_rewards["solver_0"] == 0.0
+        env.step(RIGHT)
+        assert {turn.reward for turn in env.tree.turns} == {reward}
+        assert env._cumulative_rewards["solver_0"] == reward
 
 
 def test_problems_are_drawn_reproducibly_or_chosen():

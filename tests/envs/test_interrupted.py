@@ -114,6 +114,5 @@ async def test_a_verifier_of_a_search_that_was_cut_off_gives_no_score():
     grade = await VerifierGrader(Verifier(Model(("Findings", "context"))), 3).grade(PROBLEM, "5")
     assert grade.verdict is Verdict.UNKNOWN and grade.tokens == 12
     said = Model(("Findings", "context"), ("Correctness: Correct", "stop"), ("Correctness: Wrong", "stop"))
-    assert (
-        await VerifierGrader(Verifier(said), 3).grade(PROBLEM, "5")
-    ).score == 0.5  # of those that were whole
+    grade = await VerifierGrader(Verifier(said), 3).grade(PROBLEM, "5")
+    assert grade.score == 0.5  # of those that were whole

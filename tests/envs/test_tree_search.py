@@ -144,8 +144,6 @@ class Always:
         {"options": {"nothing": 1}},
         {"algorithm": "uct", "depth_decay": 0.98},
         {"sees": "verifier"},
-        {"schedule": "t-plus"},
-        {"rounds": 2},
     ],
 )
 def test_bad_settings_get_one_sentence(settings):

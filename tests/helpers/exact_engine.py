@@ -21,15 +21,13 @@ class Engine:
         fail: A status that is answered instead, with a body.
         gate: An event that answers wait for.
         delay: Seconds before an answer.
-        reason: Why answers without tool calls end.
         lacks: Names of fields that it never gives: ``token_ids``, ``logprobs``.
-        status: Of the list of models.
     """
 
     def __init__(self):
         self.requests, self.told = [], {}
         self.fail, self.gate, self.delay, self.reply = None, None, 0.0, None
-        self.lacks, self.status, self.reason = (), 200, "stop"
+        self.lacks = ()
 
     async def __aenter__(self):
         routes = {"POST /v1/chat/completions": self._answer, "GET /v1/models": self._models}
@@ -41,8 +39,7 @@ class Engine:
         await self._running.__aexit__(None, None, None)
 
     async def _models(self, request):
-        listed = {"object": "list", "data": [{"id": "m", "object": "model"}]}
-        return web.json_response(listed if self.status == 200 else {}, status=self.status)
+        return web.json_response({"object": "list", "data": [{"id": "m", "object": "model"}]})
 
     async def _answer(self, request):
         body = await request.json()
@@ -75,7 +72,7 @@ class Engine:
         ids = tokens_of(str(message.get("content") or "call"))
         logprobs = [-round(rng.random() + 0.01, 6) for _ in ids]
         self.told[name, index] = (ids, logprobs)
-        reason = "tool_calls" if message.get("tool_calls") else self.reason
+        reason = "tool_calls" if message.get("tool_calls") else "stop"
         choice = {"index": index, "message": message, "finish_reason": reason}
         if body.get("logprobs"):
             pairs = zip(ids, logprobs, strict=True)

@@ -12,16 +12,12 @@ class Server:
     """Serves chat completions in a separate thread and counts them.
 
     Args:
-        delay: Seconds that each answer takes.
-        most: After so many answers none is given any more; None for no limit.
         answers: By a problem's statement, the answer that is given half of the time.
     """
 
-    def __init__(self, delay=0.0, answers=None, most=None):
-        self.delay, self.most = delay, most
+    def __init__(self, answers=None):
         self.answers = answers or {}
-        self.calls = self.prompt_tokens = self.completion_tokens = 0
-        self.most_at_once = self._now = 0
+        self.calls = self.completion_tokens = 0
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
@@ -43,12 +39,6 @@ class Server:
 
     async def _answer(self, request):
         body = await request.json()
-        self._now += 1
-        self.most_at_once = max(self.most_at_once, self._now)
-        await asyncio.sleep(self.delay)
-        if self.most is not None and self.calls >= self.most:
-            await asyncio.Event().wait()
-        self._now -= 1
         rng = random.Random(f"{body.get('seed')} {body['messages'][-1]['content']}")
         judging = "one of these two lines" in str(body["messages"])
         known = [a for problem, a in self.answers.items() if problem in str(body["messages"][-1]["content"])]
@@ -56,17 +46,13 @@ class Server:
         self.calls += 1
         prompt = sum(len(m["content"].split()) for m in body["messages"])
         completion = sum(len(text.split()) for text in texts)
-        self.prompt_tokens += prompt
         self.completion_tokens += completion
         choices = [
             {"index": i, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
             for i, text in enumerate(texts)
         ]
-        usage = {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-        }
+        usage = {"prompt_tokens": prompt, "completion_tokens": completion}
+        usage["total_tokens"] = prompt + completion
         head = {"id": f"chat-{self.calls}", "object": "chat.completion", "created": 0, "model": body["model"]}
         return web.json_response({**head, "choices": choices, "usage": usage})
 

@@ -5,14 +5,12 @@ import json
 import pytest
 from command_line import run_python
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
-from gymnasium.vector import SyncVectorEnv
 from hub_rows import CODE, MATHEMATICS
 from rows import write_rows
 
 import mars_env
 from mars_env import load_problems
 from mars_env.envs import spec
-from mars_env.errors import ConfigError
 from mars_env.testing import check_env
 
 
@@ -55,45 +53,9 @@ def test_every_game_and_every_set_passes_pettingzoos_tests(env_id, local):
     check_env(lambda **kwargs: mars_env.make(env_id, problems=problems, **kwargs), cycles=8)
 
 
-def made(game):
-    return mars_env.make("reports-spell" if game == "spell" else f"arithmetic-{game}")
-
-
 @pytest.mark.parametrize("game", [*GAMES, "spell"])
-def test_every_game_passes_gymnasiums_test_and_makes_vectors(game):
-    def view():
-        env = made(game)
-        learner, *others = env.possible_agents
-        return mars_env.as_gymnasium(env, learner=learner, partners=dict.fromkeys(others, str))
-
-    gymnasium_check_env(view(), skip_render_check=True)
-    vector = SyncVectorEnv([view, view])
-    vector.reset(seed=0)
-    vector.step(("4", "5"))
-    vector.close()
-
-
-@pytest.mark.parametrize(
-    ("env_id", "settings"),
-    [
-        # which one it names depends on what other tests have registered in this process
-        ("solve-verify-correct", {}),
-        ("aime-solve-verify-corect", {}),
-        ("nothing-solve", {}),
-        ("aime-solve", {"rounds": 2}),
-        ("aime-self-refine", {"revisions": -1}),
-        ("aime-solve-verify-correct", {"schedul": "training"}),
-        ("aime-tree-search", {"nodes": "60"}),
-        ("aime-solve-verify-correct", {"schedule": "fast"}),
-        ("aime-solve-verify-correct", {"accept_after": 0}),
-        ("aime-solve", {"grader": "nowhere:Grader"}),
-        ("aime-solve", {"render_mode": "rgb_array"}),
-        ("reports-spell", {"grounding": 1}),
-        ("reports-solve", {}),
-    ],
-)
-def test_bad_input_gets_one_sentence(env_id, settings):
-    with pytest.raises(ConfigError) as caught:
-        mars_env.make(env_id, **settings)
-    told = str(caught.value)
-    assert "\n" not in told and "validation error" not in told and "errors.pydantic.dev" not in told
+def test_every_game_passes_gymnasiums_test(game):
+    env = mars_env.make("reports-spell" if game == "spell" else f"arithmetic-{game}")
+    learner, *others = env.possible_agents
+    view = mars_env.as_gymnasium(env, learner=learner, partners=dict.fromkeys(others, str))
+    gymnasium_check_env(view, skip_render_check=True)

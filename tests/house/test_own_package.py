@@ -45,7 +45,7 @@ check_game(env.game.rules, env.problems[0])
 known = set(mars_env.list_envs())
 assert {"riddles-guess-check", "aime-guess-check", "riddles-solve", "my-riddles-whole"} <= known
 pettingzoo.make("aec", "mars_env/my-riddles-whole-v0").reset()
-""",
+"""
     )
     assert printed.split("\n")[:3] == ["checker_0 0.5"] * 3
 

@@ -16,11 +16,8 @@ def test_nothing_that_steers_a_terminal_or_reorders_text_is_left(text):
     shown = visible(text)
     shown.encode("utf-8")
     assert not [c for c in shown if unicodedata.category(c) == "Cc" and c not in "\n\t"]
-    assert not [
-        c
-        for c in shown
-        if unicodedata.bidirectional(c) in ("RLO", "LRO", "RLE", "LRE", "RLI", "LRI", "FSI", "PDI")
-    ]
+    steering = {"RLO", "LRO", "RLE", "LRE", "RLI", "LRI", "FSI", "PDI"}
+    assert not steering & {unicodedata.bidirectional(c) for c in shown}
 
 
 @given(ANY, st.integers(2, 50))
@@ -31,8 +28,5 @@ def test_one_line_is_one_short_line(text, width):
 
 def test_a_sentence_of_an_error_is_bounded_and_says_at_its_end_what_to_do():
     said = str(ConfigError(f"there is no problem {'x' * 5000!r}: choose another"))
-    assert (
-        len(said) <= 1000
-        and said.startswith("there is no problem 'xxx")
-        and said.endswith(": choose another")
-    )
+    assert len(said) <= 1000
+    assert said.startswith("there is no problem 'xxx") and said.endswith(": choose another")

@@ -7,15 +7,7 @@ from hypothesis import strategies as st
 
 from mars_env.miniature import protocol as p
 from mars_env.miniature.model import TOKEN_IDS, build_tokenizer
-from studies.marsrl.demonstrations import (
-    ROLES,
-    Faults,
-    demonstrate,
-    draw_chain,
-    review,
-    tell,
-    write_solution,
-)
+from studies.marsrl.demonstrations import ROLES, Faults, demonstrate, draw_chain, review, tell, write_solution
 
 STATEMENT = "Work modulo 1000. Start with a = 882. Then b = a - 27, c = b - 0, d = c + 64. What is d?"
 TOKENIZER = build_tokenizer()

@@ -10,7 +10,7 @@ from mars_env.envs.game_function import GameFunction, GameOptions
 from mars_env.envs.rules import ask
 from mars_env.errors import ConfigError, ModelError
 from mars_env.players import assign_agents
-from mars_env.rollout import Job, collect, play, play_all
+from mars_env.rollout import Job, collect, play_all
 from mars_env.types import Action
 
 PROBLEMS = sums(6)
@@ -35,10 +35,6 @@ class Guesser:
         return [Action(f"Hm.\nCorrectness: {rng.choice(['Correct', 'Wrong'])}") for _ in range(n)]
 
 
-async def played(agent, game=GAME, problem=1, seed=0, **options):
-    return await play(game, assign_agents(game.rules, agent), Job(PROBLEMS[problem]), seed=seed, **options)
-
-
 async def trees_of(agent, game=GAME, concurrency=8):
     jobs = [Job(problem, sample) for sample in range(3) for problem in PROBLEMS]
     agents = assign_agents(game.rules, agent)
@@ -50,19 +46,6 @@ async def test_the_same_seed_gives_the_same_trees_whatever_the_concurrency(game)
     one_by_one = await trees_of(Guesser(), game, 1)
     assert one_by_one == await trees_of(Guesser(delays=random.Random(1)), game, 7)
     assert one_by_one == await trees_of(Guesser(delays=random.Random(2)), game, 64)
-
-
-async def test_finished_groups_are_handed_on_at_once():
-    seen = []
-
-    class Watching(Guesser):
-        async def act(self, observation, n, seed):
-            if "solution" in observation:
-                assert seen  # the Solver's group came before any Verifier acted
-            return await super().act(observation, n, seed)
-
-    await played(Watching(), GROUPED, on_turns=seen.append)
-    assert all(len(turns) == 4 for turns in seen)
 
 
 async def waits_for_what_is_cancelled(*_):

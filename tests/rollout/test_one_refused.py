@@ -6,6 +6,7 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_runs import ABOUT
 from sums_team import sums, told
 from virtual_servers import REFUSALS, Servers, address, serving
 
@@ -14,7 +15,7 @@ from mars_env.agents import make_agents
 from mars_env.envs import Game, solve
 from mars_env.errors import ServerDown
 from mars_env.evaluation.plan import LocalPlay, Plan
-from mars_env.evaluation.report import RunDescription, build_report
+from mars_env.evaluation.report import build_report
 from mars_env.evaluation.run import play_plan
 from mars_env.models import HTTPModel
 from mars_env.problems import ProblemSet
@@ -23,7 +24,6 @@ from mars_env.types import Grade
 
 PROBLEMS = sums(60)
 BAD = PROBLEMS[17]
-ABOUT = RunDescription(title="t", problem_set="sums", generated=False)
 
 
 class ByNumber:

@@ -182,15 +182,15 @@ class Able(Actor):
         return [Action("wrong" if rng.random() < 0.1 else "right", (completion,)) for _ in range(n)]
 
 
-def lessons(actor, dull, **more):
+def lessons(refill):
     """Of each update but the last: how many groups teach something, and how many there are."""
-    options = PipelineSettings(groups_per_update=6, staleness=1, refill=more.pop("refill", 4))
-    batches = run_virtual(all_batches(actor, options, steps_of(12, 4), **more))
-    return [(sum(not dull(group) for group in b.groups), len(b.groups)) for b in batches[:-1]]
+    options = PipelineSettings(groups_per_update=6, staleness=1, refill=refill)
+    batches = run_virtual(all_batches(Able([0], random.Random(8)), options, steps_of(12, 4)))
+    return [(sum(not is_uniform(group) for group in b.groups), len(b.groups)) for b in batches[:-1]]
 
 
 def test_other_groups_are_played_in_the_place_of_uniform_ones():
-    plain_run, refilled = (lessons(Able([0], random.Random(8)), is_uniform, refill=r) for r in (1, 4))
+    plain_run, refilled = lessons(refill=1), lessons(refill=4)
     assert min(lesson for lesson, _ in plain_run) < 6
     assert {groups for _, groups in plain_run} == {6}
     assert all(lesson >= 6 or groups >= 24 for lesson, groups in refilled)

@@ -20,7 +20,7 @@ from mars_env.evaluation.report import build_report
 from mars_env.grading import grader_for
 from mars_env.models import ScriptedModel
 from mars_env.rollout import Job, collect, read_run, write_run
-from mars_env.rollout.rewarding import grade_run, regrade, reward_run
+from mars_env.rollout.rewarding import attach_rewards, grade_run, regrade, reward_run
 from mars_env.types import UNKNOWN_LOGPROB, Action, Completion, Grade, Problem, Tree, Verdict
 
 PROBLEM = Problem("p", "2 + 2?", "4")
@@ -31,7 +31,9 @@ def recorded(path, *reasons, text=r"\boxed{4}"):
     turns = []
     for i, reason in enumerate(reasons):
         completion = replace(SAMPLED, text=text, finish_reason=reason)
-        turns.append(turn("0" + ".0" * i, None, completion, tree="p#0", info={"number": i}))
+        turns.append(
+            turn("0" + ".0" * i, None, completion, tree="p#0", info={"number": i, "id": f"answer-{i}"})
+        )
     write_run(path, [Tree("p#0", PROBLEM, tuple(turns))], {"title": "recorded"})
     return path
 
@@ -46,11 +48,24 @@ async def test_an_answer_that_the_set_up_cut_off_is_not_graded(tmp_path, cut):
     assert rewards(tmp_path / "answer") == [None, None]
     await grade_run(recorded(tmp_path / "earlier", cut, "stop"), grader_for("math"))
     assert rewards(tmp_path / "earlier") == [None, 1.0]
+    assert read_run(tmp_path / "earlier").trees[0].final == "0.0"
 
 
 async def test_a_function_gives_no_reward_to_a_turn_that_the_set_up_cut_off(tmp_path):
-    await reward_run(recorded(tmp_path, "stop", "context", "length"), lambda turn, path, problem: 7.0)
-    assert rewards(tmp_path) == [7.0, None, 7.0]
+    run = recorded(tmp_path, "stop", "context", "length")
+    assert await reward_run(run, lambda turn, path, problem: len(path) + 7.0) == 3
+    assert rewards(tmp_path) == [7.0, None, 9.0]
+
+
+def test_rewards_are_attached_by_the_ids_of_answers_turns_and_trees(tmp_path):
+    run = recorded(tmp_path, "stop", "stop")
+    assert attach_rewards(run, {"answer-0": 0.5, "p#0/0.0": -1}) == 2
+    assert rewards(run) == [0.5, -1.0]
+    assert attach_rewards(run, {"p#0": None}) == 2
+    for wrong in ({"nothing": 1.0}, {"answer-0": math.nan}):
+        with pytest.raises(StoreError):
+            attach_rewards(run, wrong)
+    assert rewards(run) == [None, None]
 
 
 async def test_a_run_that_was_not_recorded_keeps_the_rewards_of_its_game(tmp_path):
@@ -64,10 +79,6 @@ async def test_a_run_that_was_not_recorded_keeps_the_rewards_of_its_game(tmp_pat
 PROBLEMS = [Problem(f"p{i}", f"What is {i} + {i}?", str(2 * i)) for i in range(4)]
 GAME = Game(solve(), grader_for("math"))
 AGENTS = make_agents(ScriptedModel([r"\boxed{4}"]), ["solver_0"])
-
-
-def failing(*_):
-    raise RuntimeError("my bug")
 
 
 class Rude(Exception):
@@ -125,7 +136,7 @@ async def test_a_tree_that_a_fault_has_ended_has_no_team_rewards(tmp_path):
 @pytest.mark.parametrize(
     ("reward", "why"),
     [
-        (failing, f"raised RuntimeError: my bug ({Path(__file__).name}, line "),
+        (raising(RuntimeError("my bug")), f"raised RuntimeError: my bug ({Path(__file__).name}, line "),
         (raises_later, "raised TimeoutError: later"),
         (raising(Rude()), "raised Rude"),
         (raising(StopIteration()), "raised StopIteration"),

@@ -11,29 +11,22 @@ from sums_team import told
 import mars_env
 from mars_env.rollout import read_run
 
-AGENT = '''
+AGENT = """
 import asyncio
+import itertools
 import os
 import sys
 
-from mars_env.types import Action
+calls = itertools.count(1)
 
 
-class Hanging:
-    """Where it is told to, it answers ten times, then it hangs."""
-
-    policy, calls = "hanging", 0
-
-    async def act(self, observation, n, seed):
-        self.calls += 1
-        if self.calls > 10 and "HANG" in os.environ:
-            print("ready", file=sys.stderr, flush=True)
-            await asyncio.sleep(3600)
-        return [Action(f"\\\\boxed{{{seed % 9}}}")] * n
-
-
-agent = Hanging()
-'''
+async def agent(observation, seed):
+    "Where it is told to, it answers ten times, then it hangs."
+    if next(calls) > 10 and "HANG" in os.environ:
+        print("ready", file=sys.stderr, flush=True)
+        await asyncio.sleep(3600)
+    return f"\\\\boxed{{{seed % 9}}}"
+"""
 
 
 def finished(folder):

@@ -9,6 +9,7 @@ import zlib
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rows import read_rows
 from small_runs import ABOUT
 from sums_team import sums
 
@@ -40,15 +41,12 @@ async def run(tmp_path):
     return tmp_path / "run"
 
 
-def rows_of(run, name):
-    return [json.loads(line) for line in (run / f"{name}.jsonl").read_text().splitlines()]
-
-
 def write_rows(run, name, rows):
     """Write a file of a run; the rows of its trees state what then stands in the file of the turns."""
     (run / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if name == "turns":
-        write_rows(run, "trees", [{**row, **stated(run, row["tree"])} for row in rows_of(run, "trees")])
+        trees = read_rows(run / "trees.jsonl")
+        write_rows(run, "trees", [{**row, **stated(run, row["tree"])} for row in trees])
 
 
 def change_manifest(run, **changes):
@@ -72,7 +70,6 @@ def stated(run, tree):
         lambda row: {**row, "info": [1]},
         lambda row: {**row, "info": json.loads('{"a":' * 200 + "1" + "}" * 200)},
         lambda row: {**row, "completions": [{**row["completions"][0], "completion_tokens": "9"}]},
-        lambda row: {**row, "completions": [{**row["completions"][0], "completion_tokens": -5}]},
         lambda row: {**row, "grade": {**row["grade"], "score": "x"}},
         lambda row: {**row, "grade": {**row["grade"], "verdict": "X"}},
         lambda row: {**row, "grade": {**row["grade"], "evil": 1}},
@@ -83,7 +80,7 @@ def stated(run, tree):
     ],
 )
 async def test_rows_that_are_no_turn(run, change):
-    turns = rows_of(run, "turns")
+    turns = read_rows(run / "turns.jsonl")
     write_rows(run, "turns", [change(turns[0]), *turns[1:]])
     with pytest.raises(StoreError):
         read_run(run)
@@ -108,7 +105,7 @@ async def test_a_manifest_that_is_none_is_refused(run, text):
 
 
 async def test_trees_of_problems_and_turns_that_are_not_stored_are_refused(run):
-    trees = rows_of(run, "trees")
+    trees = read_rows(run / "trees.jsonl")
     infos = [{"left_out": "0"}, *({"choice_tokens": number} for number in NO_COUNTS)]
     rows = [{"problem": "other"}, {"problem": "sum/1"}, {"tree": "sum/0#x"}, {"tree": "sum/0"}]
     rows += [{"final": "9.9"}]
@@ -117,6 +114,13 @@ async def test_trees_of_problems_and_turns_that_are_not_stored_are_refused(run):
         write_rows(run, "trees", [{**trees[0], **wrong}, *trees[1:]])
         with pytest.raises(StoreError):
             read_run(run)
+    write_rows(run, "trees", trees)
+    lines = (run / "turns.jsonl").read_bytes().splitlines(keepends=True)
+    for wrong in ([*lines, lines[-1]], [lines[0].replace(b'"reward":', b'"reward": '), *lines[1:]]):
+        (run / "turns.jsonl").write_bytes(b"".join(wrong))
+        for reads in (lambda: read_run(run), lambda: Store(run, CONFIG, PROBLEMS)):
+            with pytest.raises(StoreError):
+                reads()
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "problems.jsonl", "turns.jsonl", "trees.jsonl"])
@@ -203,7 +207,7 @@ def read_or_refused(run):
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data(), name=st.sampled_from(FILES))
 def test_any_part_of_a_row_may_be_anything(run, data, name):
-    rows = rows_of(run, name)
+    rows = read_rows(run / f"{name}.jsonl")
     number = data.draw(st.integers(0, len(rows) - 1))
     path = data.draw(st.sampled_from(list(places(rows[number]))))
     before = {file: file.read_bytes() for file in run.glob("*.jsonl")}

@@ -102,12 +102,9 @@ class Server:
     async def answer(self, request):
         self.bodies.append(json.loads(await request.text()))
         text = self.texts[min(len(self.bodies), len(self.texts)) - 1]
-        choice = {"text": text, "message": {"content": text}, "finish_reason": "stop"}
-        if request.path.endswith("/chat/completions"):
-            choice.pop("text")
-        else:
-            choice.pop("message")
-        return web.json_response({"choices": [choice]})
+        is_chat = request.path.endswith("/chat/completions")
+        written = {"message": {"content": text}} if is_chat else {"text": text}
+        return web.json_response({"choices": [{**written, "finish_reason": "stop"}]})
 
     def serving(self):
         return served({f"POST /v1{path}": self.answer for path in ("/chat/completions", "/completions")})

@@ -1,6 +1,7 @@
 """A place in a game as an environment of OpenEnv, over the wire; its own client plays in tests/engines."""
 
 import asyncio
+import contextlib
 import logging
 import threading
 
@@ -27,6 +28,16 @@ async def url():
     await server.close()
 
 
+@contextlib.asynccontextmanager
+async def connected(url, **options):
+    async with (
+        asyncio.timeout(PATIENCE),
+        aiohttp.ClientSession() as http,
+        http.ws_connect(f"{url}/ws", **options) as socket,
+    ):
+        yield socket
+
+
 async def exchange(socket, **message):
     await socket.send_json(message)
     return await socket.receive_json()
@@ -35,7 +46,7 @@ async def exchange(socket, **message):
 async def test_a_client_plays_an_episode_that_the_environment_would_play(url):
     env = make()
     env.reset(seed=3)
-    async with aiohttp.ClientSession() as http, http.ws_connect(f"{url}/ws") as socket:
+    async with connected(url) as socket:
         first = await exchange(socket, type="reset", data={"seed": 3})
         seen = first["data"]["observation"]
         assert seen["problem"] == env.observe("solver_0")["problem"] in seen["messages"][-1]["content"]
@@ -48,30 +59,29 @@ async def test_a_client_plays_an_episode_that_the_environment_would_play(url):
 
 
 async def test_sessions_are_apart_and_mistakes_are_answers(url):
-    async with aiohttp.ClientSession() as http:
-        sockets = [await http.ws_connect(f"{url}/ws") for _ in range(2)]
+    async with connected(url) as first, connected(url) as second:
+        sockets = [first, second]
         seen = await asyncio.gather(
             *(exchange(socket, type="reset", data={"seed": seed}) for seed, socket in enumerate(sockets))
         )
         assert seen[0]["data"]["observation"] != seen[1]["data"]["observation"]
-        for message in (
+        wrong = [
             {"type": "step", "data": {}},
             {"type": "dance"},
             {"data": 1},
             {"type": "reset", "data": 5},
-        ):
+        ]
+        for message in wrong:
             answer = await exchange(sockets[0], **message)
             assert answer["type"] == "error" and answer["data"]["message"]
         await sockets[0].send_str("{")
         assert (await sockets[0].receive_json())["data"]["code"] == "INVALID_JSON"
         assert (await exchange(sockets[1], type="step", data={"text": "?"}))["data"]["reward"] == 0.0
-        for socket in sockets:
-            await socket.close()
 
 
 async def test_a_step_outside_an_episode_is_told_to_reset(url):
     step = {"type": "step", "data": {"text": "?"}}
-    async with aiohttp.ClientSession() as http, http.ws_connect(f"{url}/ws") as socket:
+    async with connected(url) as socket:
         before = await exchange(socket, **step)
         await exchange(socket, type="reset")
         assert (await exchange(socket, **step))["data"]["done"]
@@ -93,11 +103,7 @@ async def thinking():
 async def test_pings_are_answered_while_a_partner_thinks(thinking):
     """Clients of OpenEnv close a connection whose pings are not answered within 20 seconds."""
     url, free = thinking
-    async with (
-        asyncio.timeout(PATIENCE),
-        aiohttp.ClientSession() as http,
-        http.ws_connect(f"{url}/ws", autoping=False) as socket,
-    ):
+    async with connected(url, autoping=False) as socket:
         await exchange(socket, type="reset")
         await socket.send_json({"type": "step", "data": {"text": "?"}})
         await socket.ping(b"there?")
@@ -109,24 +115,19 @@ async def test_pings_are_answered_while_a_partner_thinks(thinking):
 
 async def test_who_leaves_while_a_partner_thinks_leaves_no_error(thinking, caplog):
     url, free = thinking
-    async with aiohttp.ClientSession() as http:
-        async with http.ws_connect(f"{url}/ws") as socket:
-            await exchange(socket, type="reset")
-            await socket.send_json({"type": "step", "data": {"text": "?"}})
-        free.set()
-        await until(lambda: not any(task.get_coro().__name__ == "_answer" for task in asyncio.all_tasks()))
-        async with http.ws_connect(f"{url}/ws") as socket:
-            await exchange(socket, type="reset")
+    async with connected(url) as socket:
+        await exchange(socket, type="reset")
+        await socket.send_json({"type": "step", "data": {"text": "?"}})
+    free.set()
+    await until(lambda: not any(task.get_coro().__name__ == "_answer" for task in asyncio.all_tasks()))
+    async with connected(url) as socket:
+        await exchange(socket, type="reset")
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 async def test_more_messages_than_may_wait_are_answered_in_their_order(thinking):
     url, free = thinking
-    async with (
-        asyncio.timeout(PATIENCE),
-        aiohttp.ClientSession() as http,
-        http.ws_connect(f"{url}/ws") as socket,
-    ):
+    async with connected(url) as socket:
         await exchange(socket, type="reset")
         await socket.send_json({"type": "step", "data": {"text": "?"}})
         for number in range(50):

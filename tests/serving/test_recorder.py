@@ -8,13 +8,8 @@ import aiohttp
 import pytest
 from exact_engine import Engine
 
-from mars_env.errors import StoreError
-from mars_env.grading import grader_for
-from mars_env.rollout import groups_of, read_run
-from mars_env.rollout.rewarding import attach_rewards, grade_run, reward_run
+from mars_env.rollout import read_run
 from mars_env.serving.recorder import Recorder
-from mars_env.trainers.config import TrainConfig
-from mars_env.trainers.samples import turn_samples
 from mars_env.types import Problem
 
 openai = pytest.importorskip("openai", reason="the official client is not installed: pip install openai")
@@ -90,7 +85,8 @@ async def test_the_program_gets_what_it_asked_for(tmp_path):
 
 
 async def test_agents_and_trees_are_named_three_ways(tmp_path):
-    async with Engine() as engine, Recorder(engine.url, tmp_path) as recorder:
+    problem = Problem("aime/3", "2 + 2?", "4")
+    async with Engine() as engine, Recorder(engine.url, tmp_path, problems=[problem]) as recorder:
         async with client(recorder, "mars:solver_0:aime/3#0") as who:
             await say(who, user("a"))
         async with client(recorder, "sk-real") as who:
@@ -103,6 +99,7 @@ async def test_agents_and_trees_are_named_three_ways(tmp_path):
     assert [turn.agent for turn in turns] == ["solver_0", "verifier_0", "corrector_0", "agent_0"]
     assert [(turn.tree_id, turn.id) for turn in turns[:2]] == [("aime/3#0", "0"), ("aime/3#0", "1")]
     assert [turn.policy for turn in turns] == ["m", "m", "qwen3", "m"]
+    assert problem in [tree.problem for tree in read_run(tmp_path).trees]
     headers = [headers for _, headers in engine.requests]
     assert [h.get("Authorization") for h in headers] == [None, *["Bearer sk-real"] * 3]
     assert not any(name.startswith("X-Mars") for h in headers for name in h)
@@ -122,11 +119,8 @@ async def test_a_call_that_extends_another_is_its_child(tmp_path):
             await say(who, user("2 + 2?"), shown, user("Really?"), shown, user("Once more."))
             await say(who, user("2 + 2?"))
     trees = read_run(tmp_path).trees
-    assert [[turn.id for turn in tree.turns] for tree in trees] == [
-        ["0", "0.0", "0.1", "0.1.0"],
-        ["0"],
-        ["0"],
-    ]
+    ids = [[turn.id for turn in tree.turns] for tree in trees]
+    assert ids == [["0", "0.0", "0.1", "0.1.0"], ["0"], ["0"]]
     assert [message["content"] for message in trees[0].turns[2].info["messages"]] == ["Really?"]
     assert trees[0].problem.id == trees[1].problem.id  # two samples of one problem
     assert trees[0].turns[0].group_id == trees[1].turns[0].group_id
@@ -248,29 +242,6 @@ async def test_why_a_turn_cannot_be_trained_on_is_told_at_the_first(tmp_path, la
         assert recorder.counts == {"turns": 2, "not trainable": 2}
     assert caplog.text.count(f"cannot be trained on: {why}") == 1
     assert not any(turn.trainable for turn in by_answer(tmp_path).values())
-
-
-async def test_rewards_by_id_by_function_and_by_a_grader(tmp_path):
-    problems = [Problem("sums/0", "2 + 2?", "4"), Problem("sums/1", "3 + 3?", "6")]
-    async with Engine() as engine, Recorder(engine.url, tmp_path, problems=problems) as recorder:
-        for sample, said in enumerate([r"\boxed{4}", r"\boxed{5}"]):
-            async with client(recorder, f"mars:solver_0:sums/0#{sample}") as who:
-                engine.reply = {"content": said}
-                await say(who, user("2 + 2?"))
-    ids = sorted(by_answer(tmp_path))
-    assert attach_rewards(tmp_path, {ids[0]: 0.5, "sums/0#1/0": -1}) == 2
-    assert [turn.reward for _, turn in sorted(by_answer(tmp_path).items())] == [0.5, -1.0]
-    assert await reward_run(tmp_path, lambda turn, path, problem: float(len(path) + 7)) == 2
-    assert {turn.reward for turn in by_answer(tmp_path).values()} == {7.0}
-    assert await grade_run(tmp_path, grader_for("math")) == 2
-    run = read_run(tmp_path)
-    assert [(tree.final, tree.turns[0].reward) for tree in run.trees] == [("0", 1.0), ("0", 0.0)]
-    samples = turn_samples(groups_of(run.trees), TrainConfig(advantage="mean_centred"))
-    assert [(sample.role, sample.advantage) for sample in samples] == [("solver", 0.5), ("solver", -0.5)]
-    with pytest.raises(StoreError):
-        attach_rewards(tmp_path, {"nothing": 1.0})
-    with pytest.raises(StoreError):
-        attach_rewards(tmp_path, {ids[0]: float("nan")})
 
 
 async def test_a_killed_recorder_loses_nothing_that_a_program_has_seen(tmp_path):

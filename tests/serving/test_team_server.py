@@ -3,14 +3,9 @@
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import subprocess
-import sys
-import time
 
 import aiohttp
-import openai_server
 import pytest
 from command_line import command
 
@@ -179,14 +174,6 @@ async def test_a_fault_is_no_answer_and_the_next_request_continues(tmp_path):
     assert (len(tree.turns), tree.final) == (5, "0")
 
 
-def started(*arguments):
-    """A server of the command line, and its address."""
-    process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, text=True)
-    said = process.stdout.readline()
-    assert said.startswith("serving "), said
-    return process, said.split(" at ")[1].split(";")[0]
-
-
 class Stuck:
     """An agent that never answers."""
 
@@ -224,48 +211,6 @@ async def test_an_answer_that_an_agents_own_limit_cut_off_is_cut_by_no_context()
     assert (completion.text, completion.finish_reason) == ("two and two", "length")
 
 
-def test_a_killed_server_loses_nothing_that_was_stored(tmp_path):
-    """SIGKILL in the middle of a question; started again, the question goes on where it stopped."""
-    with openai_server.Server(most=2) as engine:
-        arguments = ["serve", "solve-verify-correct", "--agents", f"{engine.url}#tiny", "--out", tmp_path]
-        arguments += ["--port", 0, "--set", "rounds=2", "--set", "accept_after=3"]
-        process, url = started(*arguments)
-        asking = [sys.executable, "-c", ASK, url]
-        asker = subprocess.Popen(asking, stdout=subprocess.PIPE, text=True)
-        turns = tmp_path / "turns.jsonl"
-        while turns.read_bytes().count(b"\n") < 2:
-            time.sleep(0.01)
-        process.kill()
-        process.communicate()
-        assert asker.communicate()[0] == "gone\n"
-        before = [json.loads(line) for line in turns.read_text().splitlines()]
-        calls, engine.most = engine.calls, None
-        process, url = started(*arguments)
-        try:
-            done = subprocess.run([*asking[:-1], url], capture_output=True, text=True)
-            assert done.stdout == "answered\n", done.stderr
-        finally:
-            os.kill(process.pid, signal.SIGTERM)
-            process.communicate()
-        after = [json.loads(line) for line in turns.read_text().splitlines()]
-    assert len(before) == 2
-    assert after[: len(before)] == before
-    [tree] = read_run(tmp_path).trees
-    assert len(tree.turns) == len(after) <= calls + engine.calls
-    assert len(after) - len(before) == engine.calls - calls
-
-
-ASK = """
-import sys, openai
-who = openai.OpenAI(base_url=sys.argv[1], api_key="none", max_retries=0)
-try:
-    who.chat.completions.create(model="solve-verify-correct", messages=[{"role": "user", "content": "2?"}])
-    print("answered")
-except openai.APIConnectionError:
-    print("gone")
-"""
-
-
 async def test_keys_are_asked_for():
     async with serving(keys=["first", "second"]) as server:
         async with client(server, "second") as who:
@@ -274,3 +219,14 @@ async def test_keys_are_asked_for():
             with pytest.raises(openai.AuthenticationError):
                 await ask(who)
         assert server.counters.snapshot().episodes == 1
+
+
+async def test_what_the_command_line_has_answered_outlives_its_end(tmp_path):
+    arguments = ["serve", "solve", "--agents", "scripted:4", "--port", 0, "--out", tmp_path]
+    with subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().split(" at ")[1].split(";")[0]
+        async with openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as who:
+            answer = await ask(who, model="solve")
+        process.kill()
+    [tree] = read_run(tmp_path).trees
+    assert answer.model_extra["mars_env"][0]["tree"] == tree.id

@@ -12,7 +12,7 @@ from mars_env.grading import grader_for
 from mars_env.problems import ProblemSet
 from mars_env.problems.code import code_problem_from_row
 from mars_env.testing import audit
-from mars_env.testing.audit_policies import CONTROL, COPY, CORRECT, INTEGER, KNOWS, WRONG, texts_by_policy
+from mars_env.testing.audit_policies import COPY, CORRECT, INTEGER, KNOWS, WRONG, texts_by_policy
 from mars_env.types import Grade, Problem, Verdict
 
 SUMS = ProblemSet(
@@ -62,7 +62,6 @@ def in_prose(text, problem):
     ("pays", "policies"),
     [
         (in_prose, {PLANTED, "all small integers"}),
-        (lambda text, problem: "official check" in text, {CONTROL}),
         (lambda text, problem: "boxed" in text, {"a wrong answer", INTEGER, "the statement"}),
         (lambda text, problem: text == r"\boxed{7}", {INTEGER}),
     ],
@@ -86,35 +85,23 @@ def reads_any_correct(turn, path, problem):
     return float(("correct" in turn.text.replace("Correctness", "").lower()) == right and turn.text != "")
 
 
-def pays_acceptance(turn, path, problem):
-    return float(turn.info["verdict"] == "Correct")
-
-
-def pays_rejection(turn, path, problem):
-    return float(turn.info["verdict"] == "Wrong")
-
-
-def pays_copies(turn, path, problem):
-    return float(turn.text == judged_turn(path).text or turn.grade.score)
-
-
 def pays_statements(turn, path, problem):
     return float(problem.statement in turn.text or turn.grade.score)
-
-
-def pays_nobody(turn, path, problem):
-    return 0.0
 
 
 @pytest.mark.parametrize(
     ("role", "reward", "policy"),
     [
         ("verifier", reads_any_correct, "malformed report"),
-        ("verifier", pays_acceptance, CORRECT),
-        ("verifier", pays_rejection, WRONG),
-        ("verifier", pays_nobody, KNOWS),
+        ("verifier", lambda turn, *_: float(turn.info["verdict"] == "Correct"), CORRECT),
+        ("verifier", lambda turn, *_: float(turn.info["verdict"] == "Wrong"), WRONG),
+        ("verifier", lambda *_: 0.0, KNOWS),
         ("solver", pays_statements, "the statement"),
-        ("corrector", pays_copies, COPY),
+        (
+            "corrector",
+            lambda turn, path, _: float(turn.text == judged_turn(path).text or turn.grade.score),
+            COPY,
+        ),
         ("corrector", pays_statements, "the statement"),
     ],
 )
@@ -165,9 +152,8 @@ def test_a_text_that_makes_its_own_verdict_unknown():
             broken = Grade.unknown("lost") if "no such tool" in text else None
             return broken or await grader_for("math").grade(problem, text)
 
-    assert found(audit("arithmetic-solve", problems=SUMS, grader=Breaking())) == {
-        ("solver", "broken tool call")
-    }
+    report = audit("arithmetic-solve", problems=SUMS, grader=Breaking())
+    assert found(report) == {("solver", "broken tool call")}
 
 
 @mars_env.game(max_turns=1, roles={"solver": Solver})
@@ -176,10 +162,8 @@ def leaking(problem):
 
 
 def test_an_observation_that_holds_the_reference():
-    report = audit(leaking, problems=SUMS)
-    assert [(row.role, row.policy, row.problem) for row in report.findings] == [
-        ("solver", "observation", "2+2")
-    ]
+    [row] = audit(leaking, problems=SUMS).findings
+    assert (row.role, row.policy, row.problem) == ("solver", "observation", "2+2")
 
 
 def test_tests_that_assert_nothing_pay_a_program_without_a_result():

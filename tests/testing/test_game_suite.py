@@ -1,24 +1,24 @@
+"""The contract suites of games and of environments pass the library's own, and find what is broken."""
+
+from contextlib import nullcontext
+
 import pytest
 
-from mars_env.envs import self_refine, solve, solve_verify_correct
+import mars_env
+from mars_env.envs import Game, MarsEnv, solve, solve_verify_correct
 from mars_env.envs.game_function import GameFunction, GameOptions
 from mars_env.envs.rules import Reply, ask
-from mars_env.testing import check_game
+from mars_env.grading import grader_for
+from mars_env.testing import check_env, check_game
 from mars_env.types import Problem
 
 PROBLEM = Problem("p", "What is 2 + 2?", "4")
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
-        solve(),
-        self_refine(revisions=2),
-        solve_verify_correct(schedule="training"),
-        solve_verify_correct(),
-        solve_verify_correct(rounds=0),
-    ],
-)
+SCHEDULES = [{}, {"schedule": "training"}, {"rounds": 0}]
+
+
+@pytest.mark.parametrize("rules", [solve(), *(solve_verify_correct(**schedule) for schedule in SCHEDULES)])
 def test_the_librarys_games_keep_the_contract(rules):
     check_game(rules, PROBLEM)
 
@@ -80,3 +80,38 @@ def not_plain(problem):
 def test_the_contract_finds_what_is_broken(function):
     with pytest.raises(AssertionError):
         check_game(game_of(function), PROBLEM)
+
+
+class Leaky(MarsEnv):
+    """Shows the reference: to the agent whose turn it is, to those who wait, or in an info of theirs."""
+
+    place = ""
+
+    def observe(self, agent):
+        seen = dict(super().observe(agent))
+        if self.place == ("acting" if agent == self.agent_selection else "waiting"):
+            seen["problem"] += f" ({self.problem.reference})"
+        return seen
+
+    def step(self, action):
+        super().step(action)
+        if self.place == "info":
+            for agent in self.agents:
+                if agent != self.agent_selection:
+                    self.infos[agent]["hint"] = self.problem.reference
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("acting", "observation"), ("waiting", "observation"), ("info", "info"), ("", None)],
+)
+def test_no_agent_may_be_shown_the_reference(monkeypatch, place, message):
+    monkeypatch.setattr(Leaky, "place", place)
+
+    def make(**options):
+        game = Game(solve_verify_correct(), grader_for("math"))
+        return Leaky(game, mars_env.load_problems("arithmetic", n=3), **options)
+
+    refused = pytest.raises(AssertionError, match=f"the {message} of .* contains the reference")
+    with refused if message else nullcontext():
+        check_env(make, cycles=2)

@@ -1,7 +1,12 @@
-"""The page of a run in a real browser: a way through it, hostile texts, a phone, no scripts."""
+"""The page of a run in a real browser: a way through it, hostile texts, a phone, no scripts.
+
+The browser is the system's, such as Debian's package chromium: Playwright's own need not be downloaded.
+"""
+
+import os
+import shutil
 
 import pytest
-from chromium import launched, needs_chromium, playwright
 from shown_run import HOSTILE, hostile_tree, shown_run
 from small_runs import ABOUT
 
@@ -9,14 +14,23 @@ from mars_env.evaluation.report import RunDescription, build_report
 from mars_env.types import Action, Grade, Problem, Tree, Turn
 from mars_env.viewer import Display, Episode, write_page
 
-pytestmark = needs_chromium
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"),
+    pytest.mark.timeout(300),
+]
 PHONE = {"viewport": {"width": 390, "height": 760}, "is_mobile": True, "has_touch": True}
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with launched() as chromium:
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    playwright.expect.set_options(timeout=60_000)  # by default 5 s, which a busy machine may need
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=120_000)
         yield chromium
+        chromium.close()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Designs: R by hand and by the chain rule, and what texts can be read."""
 
 import pytest
-from made_set import Writing
+from letters import Writing
 
 from mars_env.errors import ContextError
 from mars_env.methods.promptcot.designs import (
@@ -48,9 +48,7 @@ async def test_the_best_rationale_has_the_largest_sum_and_not_the_largest_part()
     candidates = [Design(("c",), "x", z) for z in ("aaaa", "bbbb", "cccc", "dddd")]
     best, scores = await best_rationale(Judge(), Writing(), candidates)
     assert scores == [-10.0, -6.0, -6.0, -6.5]
-    assert (
-        best.rationale == "bbbb"
-    )  # the first of equals; not the likeliest rationale, nor the likeliest problem
+    assert best.rationale == "bbbb"  # the first of equals; neither of its parts is the likeliest
     assert Scored(-4.0, -2.0).joint == -6.0
 
 

@@ -39,19 +39,10 @@ async def test_equal_numbers_are_one_vote_and_the_count_is_recorded():
     voter = solver(r"\boxed{07}", r"so it is \boxed{7}", r"\boxed{7.0}", "I do not know.")
     reference = await Majority(voter, voters=4)("3 + 4?", 0)
     assert reference.value == "7" and reference.agreement == reference.made["agreement"] == 0.75
-    assert reference.made == {
-        "by": "majority", "voter": "teacher", "voters": 4, "threshold": 0.5, "votes": {"7": 3},
-        "agreement": 0.75,
-    }  # fmt: skip
+    assert (reference.made["votes"], reference.made["threshold"]) == ({"7": 3}, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("written", "wrong"),
-    [
-        (r"2\pi r", r"2\pi"),
-        (r"\text{no solution}", "0"),
-    ],
-)
+@pytest.mark.parametrize(("written", "wrong"), [(r"2\pi r", r"2\pi"), (r"\text{no solution}", "0")])
 async def test_an_answer_stays_as_it_was_written(written, wrong):
     spaced = written.replace(" ", "  ")
     reference = await Majority(solver(rf"\boxed{{{written}}}", rf"\boxed{{{spaced}}}"), voters=4)("What?", 0)
@@ -61,8 +52,9 @@ async def test_an_answer_stays_as_it_was_written(written, wrong):
     assert (await agrade(problem, rf"\boxed{{{wrong}}}")).verdict is Verdict.WRONG
 
 
-async def test_what_is_not_boxed_is_no_vote_even_if_all_agree():
-    assert (await Majority(solver("I do not know."), voters=4)("3 + 4?", 0)).value is None
+@pytest.mark.parametrize("text", ["I do not know.", r"It is \boxed{7} or it may be something else entirely"])
+async def test_what_is_not_boxed_or_was_cut_off_is_no_vote_even_if_all_agree(text):
+    assert (await Majority(solver(text, tokens=9), voters=4)("3 + 4?", 0)).value is None
 
 
 async def test_an_answer_that_nothing_can_be_compared_with_is_no_reference():
@@ -70,11 +62,6 @@ async def test_an_answer_that_nothing_can_be_compared_with_is_no_reference():
     reference = await Majority(solver(tower), voters=4)("How many?", 0)
     assert reference.value is None and reference.agreement == 1.0
     assert "larger than the limit" in reference.made["fault"]
-
-
-async def test_an_answer_that_was_cut_off_is_no_vote():
-    voter = solver(r"It is \boxed{7} or it may be something else entirely", tokens=5)
-    assert (await Majority(voter, voters=4)("3 + 4?", 0)).value is None
 
 
 async def test_a_failing_voter_is_no_disagreement():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from made_set import Writing
+from letters import Writing
 from tiny_team import flat
 
 from mars_env.errors import ConfigError, ContextError, StoreError

@@ -36,11 +36,7 @@ def team(answers):
         return answers[i % len(answers)] if seen["question"].partition(",")[0] in seen["documents"] else "?"
 
     return Team(
-        {
-            "questioner_0": Asks(),
-            "responder_0": Script(respond),
-            "verifier_0": Script(lambda seen, i: "NO"),
-        },
+        {"questioner_0": Asks(), "responder_0": Script(respond), "verifier_0": Script(lambda seen, i: "NO")},
         {},
     )
 
@@ -62,9 +58,7 @@ async def test_clusters_are_drawn_until_there_are_enough_questions():
     played, [batch] = await batches(("17", "2"))
     assert played == [4]  # 2 + 2
     roles = [group.turns[0].role for group in batch.groups]
-    assert (
-        roles.count("responder") == 3 and roles.count("questioner") == 3
-    )  # none is refused: all are solvable
+    assert roles.count("responder") == roles.count("questioner") == 3  # all are solvable: none is refused
 
 
 async def test_after_so_many_tries_a_batch_is_what_there_is():

@@ -188,9 +188,7 @@ def test_who_sees_what():
     rules = spell()
     state = rules.start(shown)
     seen = rules.observe(state, "questioner_0")
-    assert (
-        "text 0" in seen["documents"] and "text 2" in seen["documents"] and "text 1" not in seen["documents"]
-    )
+    assert [text in seen["documents"] for text in documents] == [True, False, True, False]
     assert seen["examples"] == "Question: What?\nAnswer: this"
     state = rules.apply(state, Action(ASKED), None)
     other = {"documents": "Document 1:\nelsewhere", "question": "Which profit?"}
@@ -199,11 +197,8 @@ def test_who_sees_what():
     seen = rules.observe(state, "responder_0")
     assert all(text in seen["documents"] for text in documents) and "17" not in str(seen)
     state = rules.apply(state, Action("x" * 9000 + "\n17"), None)
-    assert rules.observe(state, "verifier_0") == {
-        "question": "Which profit?",
-        "answer": "17",
-        "reference": "17",
-    }
+    expected = {"question": "Which profit?", "answer": "17", "reference": "17"}
+    assert rules.observe(state, "verifier_0") == expected
 
 
 CLUSTERS = [cluster(f"c/{i}", "Ask.", ["Profit: 17.", "Loss: 2."], other_documents=OTHER) for i in range(4)]
