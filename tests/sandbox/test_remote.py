@@ -105,11 +105,8 @@ async def test_grading(address, row):
     body = "def f(x): return x {0}\nif __name__ == '__main__': print(f(int(input())))"
     assert (await grader.grade(problem, body.format("* 2"))).verdict is Verdict.CORRECT
     wrong = await grader.grade(problem, body.format("+ 2"))
-    assert (wrong.verdict, wrong.reason, wrong.backend) == (
-        Verdict.WRONG,
-        "test 2 of 2: wrong answer",
-        "remote",
-    )
+    assert (wrong.verdict, wrong.reason) == (Verdict.WRONG, "test 2 of 2: wrong answer")
+    assert wrong.backend == "remote"
 
 
 async def test_it_follows_no_redirect(address):

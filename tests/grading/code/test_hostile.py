@@ -68,12 +68,6 @@ RESULTS = st.recursive(
 )
 
 
-@given(st.binary(max_size=80), RESULTS)
-def test_whatever_bytes_a_program_sends_are_no_right_result(data, expected):
-    sent = _read_sent(data, [expected], None)
-    assert not sent.right and sent.kind in ("", "result", "raised")
-
-
 @given(RESULTS, st.data())
 def test_a_damaged_result_is_right_only_if_it_still_says_the_same(value, data):
     packet = bytearray(values.encode(("result", value)))
