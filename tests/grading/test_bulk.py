@@ -38,7 +38,6 @@ def test_rows_come_out_in_the_order_of_the_input(tmp_path):
         "{",
         "[1]",
         '{"completion": "x"}',
-        '{"problem_id": "a"}',
         '{"problem_id": "z", "completion": "x"}',
         '{"problem_id": "a", "completion": 5}',
         '{"problem_id": ["a"], "completion": "5"}',

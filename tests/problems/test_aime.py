@@ -11,7 +11,7 @@ import pytest
 
 from mars_env import load_problems
 from mars_env.problems.aime import LEVELS, TEMPLATES
-from mars_env.problems.aime.template import Question, Template, need
+from mars_env.problems.aime.template import Question, Template
 
 DRAWS = 40
 CHECKED = {
@@ -46,10 +46,6 @@ def drawn(name, count, seed=2024):
 def test_a_draw_needs_an_integer_from_the_least_answer_to_999(answer, drawn):
     template = Template("any", "algebra", 1, 5, lambda rng: Question("?", answer, {}))
     assert (template.draw(random.Random(0)) is not None) == drawn
-
-
-def test_a_draw_without_what_it_needs_is_given_up():
-    assert Template("none", "algebra", 1, 0, lambda rng: need(False)).draw(random.Random(0)) is None
 
 
 @pytest.mark.parametrize("topic", sorted(CHECKED))

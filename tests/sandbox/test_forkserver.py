@@ -13,11 +13,10 @@ from waiting import PATIENCE, until
 
 from mars_env.sandbox import Ended, Job, Limits, Pool
 
-NAMES = ["bubblewrap", "landlock"]
 ROOMY = Limits(cpu_seconds=20, idle_seconds=20)
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=["bubblewrap", "landlock"])
 async def pool(request):
     need(request.param)
     pool = Pool(request.param, slots=4)
