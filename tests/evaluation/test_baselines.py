@@ -30,10 +30,7 @@ def answer_of(turn):
 @pytest.fixture
 def system(episode):
     """30 tokens a playing on p, 50 on q: a budget of 40."""
-    return [
-        episode("p", 0, "S- Vw C+", tokens=10),
-        episode("q", 0, "S+ Vw C+ Vw C+", tokens=10),
-    ]
+    return [episode("p", 0, "S- Vw C+", tokens=10), episode("q", 0, "S+ Vw C+ Vw C+", tokens=10)]
 
 
 def pool_of(episode, answers, tokens):
@@ -90,10 +87,6 @@ def test_refinement_takes_the_least_turns_that_reach_the_budget(system, episode)
     assert baseline.system_minus.value == 0.5 and not baseline.short
 
 
-def answer(turn):
-    return turn.text
-
-
 @pytest.fixture
 def team(episode):
     """Two problems, each played once at 60 tokens."""
@@ -114,7 +107,7 @@ def pool(episode):
 
 def test_accepted_attempts_decide_a_weighted_vote(team, pool):
     """60 tokens buy three attempts of 20. One of four is accepted: three of the four subsets hold it."""
-    vote = weighted_vote(team, pool, answer)
+    vote = weighted_vote(team, pool, answer_of)
     assert vote.detail == "3 votes" and vote.tokens == 60
     assert vote.accuracy.value == pytest.approx((3 / 4 + 1 / 4) / 2)
     assert vote.system_minus.value == pytest.approx(0.5)
@@ -131,7 +124,7 @@ def test_retries_are_exact_over_all_orders(team, pool):
     """The formula against every order of the pool, one by one."""
     from mars_env.evaluation.baselines import _retried
 
-    samples = checked_attempts(pool, answer)["p"]
+    samples = checked_attempts(pool, answer_of)["p"]
     samples = [replace(each, tokens=10 * i) for i, each in enumerate(samples, 1)]
     for most in range(1, 5):
         results = []

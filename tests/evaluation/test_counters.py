@@ -1,58 +1,22 @@
 import asyncio
-import random
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sums_team import sums
+from small_runs import episode
 
-from mars_env.envs import Game, solve_verify_correct
-from mars_env.errors import ModelError
 from mars_env.evaluation.counters import Counters, Share, logged
-from mars_env.evaluation.trees import system_right
 from mars_env.loggers import Logger
-from mars_env.players import assign_agents
-from mars_env.rollout import Job, collect
-from mars_env.types import Action, Completion, Grade
 
-PROBLEMS = sums(8)
-
-
-class PartGrader:
-    """Cannot grade one problem."""
-
-    async def grade(self, problem, text):
-        if problem.id == "sum/2":
-            return Grade.unknown("worker 17 was lost")
-        return Grade.correct() if text == problem.reference else Grade.wrong("another number")
-
-
-@dataclass
-class Player:
-    policy: str = "player"
-
-    async def act(self, observation, n, seed):
-        if "7 + 7" in observation["problem"] and "solution" in observation:
-            raise ModelError("m: no answer after 6 attempts")
-        rng = random.Random(seed)
-        if "report" in observation or "solution" not in observation:
-            text = str(int(observation["problem"].split()[2]) * 2 + rng.randrange(2))
-        else:
-            text = f"Hm.\nCorrectness: {rng.choice(['Correct', 'Wrong'])}"
-        return [Action(text, (Completion(text, prompt_tokens=10, completion_tokens=5),)) for _ in range(n)]
-
-
-GAME = Game(solve_verify_correct(schedule="training"), PartGrader())
-JOBS = [Job(problem, sample) for sample in range(3) for problem in PROBLEMS]
-
-
-def played():
-    return asyncio.run(collect(GAME, assign_agents(GAME.rules, Player()), JOBS, seed=2))
-
-
-TREES = played()
-TURNS = [turn for tree in TREES for turn in tree.turns]
+TREES = [
+    episode("p1", 0, "S- Vw C+ Vc"),
+    episode("p1", 1, "S+ Vc"),
+    episode("p2", 0, "S? Vw C+ Vc"),
+    episode("p2", 1, "S- Vc"),
+    episode("p3", 0, "S+", fault="m: no answer after 6 attempts"),
+    episode("p3", 1, "S-", fault="m: no answer after 7 attempts"),
+]
 
 
 def totals(snapshot):
@@ -64,33 +28,25 @@ def totals(snapshot):
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_counts_do_not_depend_on_the_order_or_on_repetition(rng, repeated):
     """Trees come in any order, some of their turns before them, once or twice."""
-    counters = Counters(len(TREES), prices={"player": (1.0, 4.0)}, clock=lambda: 0.0)
+    counters = Counters(len(TREES), prices={"policy": (1.0, 4.0)}, clock=lambda: 0.0)
     for tree in rng.sample(TREES, len(TREES)):
         for turn in tree.turns:
             if rng.random() < 0.5:
                 counters.count_turns([turn] * (1 + repeated))
         counters.count_tree(tree)
-    snapshot = counters.snapshot()
-    solved = [turn.grade.score for turn in TURNS if turn.role == "solver" and turn.grade.score is not None]
-    right = [right for tree in TREES if (right := system_right(tree)) is not None]
-    accepts = [turn.accepts for turn in TURNS if turn.accepts is not None]
-    assert totals(snapshot) == {
-        "episodes": 24,
-        "total": 24,
-        "turns": len(TURNS),
-        "read_tokens": 10 * len(TURNS),
-        "sampled_tokens": 5 * len(TURNS),
-        "cost": pytest.approx(30 * len(TURNS) / 1e6),
-        "accuracy": Share(sum(right), len(right)),
-        "correct": snapshot.correct,
-        "accepts": {"verifier": Share(sum(accepts), len(accepts))},
-        "faults": {reason: 3 for reason in snapshot.faults if "no answer after N attempts" in reason},
-        "unknown": {
-            "worker N was lost": sum(turn.grade is not None and turn.grade.score is None for turn in TURNS)
-        },
+    assert totals(counters.snapshot()) == {
+        "episodes": 6,
+        "total": 6,
+        "turns": 14,
+        "read_tokens": 14 * 5,
+        "sampled_tokens": 14 * 10,
+        "cost": pytest.approx((70 * 1 + 140 * 4) / 1e6),
+        "accuracy": Share(3, 4),
+        "correct": {"solver": Share(2, 5), "corrector": Share(2, 2)},
+        "accepts": {"verifier": Share(4, 6)},
+        "faults": {"m: no answer after N attempts": 2},
+        "unknown": {"the worker was lost": 1},
     }
-    assert len(snapshot.faults) == 1
-    assert snapshot.correct["solver"] == Share(sum(solved), len(solved))
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -117,7 +73,7 @@ async def test_metrics_go_to_a_logger():
         for tree in TREES:
             counters.count_tree(tree)
     step, values = log.rows[-1]
-    assert log.ended and step == values["rollout/turns"] == len(TURNS)
+    assert log.ended and step == values["rollout/turns"] == 14
     assert values["rollout/accepts/verifier"] == counters.snapshot().accepts["verifier"].value
     assert all(isinstance(value, float) for value in values.values())
 

@@ -31,11 +31,7 @@ def test_accuracies_and_gain(run):
 def test_verifier_precision_and_recall(run):
     # (solution, says): p1 (-, w) (+, c) (+, c); p2 (-, c) (-, m) (-, w) (+, c); p3 (+, w) (-, c) (+, c).
     metrics = measure(run)
-    assert metrics["verifier_precision"].pairs == {
-        "p1": (1, 1),
-        "p2": (2, 2),
-        "p3": (0, 1),
-    }
+    assert metrics["verifier_precision"].pairs == {"p1": (1, 1), "p2": (2, 2), "p3": (0, 1)}
     assert metrics["verifier_recall"].pairs == {"p1": (1, 1), "p2": (2, 3), "p3": (0, 1)}  # of the wrong
     assert value(metrics, "acceptance_precision") == 4 / 6
     assert value(metrics, "acceptance_recall") == 4 / 5

@@ -32,12 +32,11 @@ def coin(prompt, sample, seed):
     return f"Correctness: {random.Random(seed).choice(['Correct', 'Wrong'])}"
 
 
-def team(lengths, limit=500, verifier=None):
-    own = Sampling(max_tokens=limit)
-    verdict = verifier or coin
+def team(lengths):
+    own = Sampling(max_tokens=500)
     return {
         "solver_0": Solver(solver(lengths), sampling=own),
-        "verifier_0": Verifier(ScriptedModel(verdict)),
+        "verifier_0": Verifier(ScriptedModel(coin)),
         "corrector_0": Corrector(solver(lengths), sampling=own),
     }
 

@@ -3,8 +3,7 @@
 import itertools
 import math
 import warnings
-from collections import defaultdict
-from fractions import Fraction
+from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -14,15 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mars_env.evaluation import statistics
-from mars_env.evaluation.statistics import (
-    Estimate,
-    difference,
-    intervals,
-    maj_at_k,
-    mean,
-    pass_at_k,
-    ratio,
-)
+from mars_env.evaluation.statistics import Estimate, difference, intervals, maj_at_k, mean, pass_at_k, ratio
 
 RUNS, PROBLEMS = 2000, 30
 
@@ -35,32 +26,22 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_correct_one(n, data):
     assert pass_at_k(n, sum(correct), k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
 
 
-def majority_by_counting(answers, correct, k):
-    """All choices of k samples, counted answer by answer in integers."""
-    votes = {a: [c for b, c in zip(answers, correct, strict=True) if b == a] for a in {*answers} - {None}}
-    total = Fraction(0)
-    for top in range(1, k + 1):
-        # (samples, leaders): how many choices, and the sum of their leaders' correctness
-        found = {(s, 0): (math.comb(answers.count(None), s), Fraction(0)) for s in range(k + 1)}
-        for judged in votes.values():
-            good, more = Fraction(sum(judged), len(judged)), defaultdict(lambda: (0, Fraction(0)))
-            for (s, r), (ways, right) in found.items():
-                for chosen in range(min(len(judged), top, k - s) + 1):
-                    c, leads = math.comb(len(judged), chosen), chosen == top
-                    w, x = more[s + chosen, r + leads]
-                    more[s + chosen, r + leads] = w + c * ways, x + c * (right + leads * good * ways)
-            found = more
-        total += sum(right / r for (s, r), (_, right) in found.items() if s == k and r)
-    return float(total / math.comb(len(answers), k))
+def majority(answers, correct, k):
+    """How right the leading answers of k samples are, each by all who gave it: the mean over all choices."""
+    right = {a: np.mean([c for b, c in zip(answers, correct, strict=True) if a == b]) for a in {*answers}}
+    results = []
+    for chosen in itertools.combinations(answers, k):
+        votes = Counter(answer for answer in chosen if answer is not None)
+        leaders = [answer for answer in votes if votes[answer] == max(votes.values())]
+        results.append(np.mean([right[answer] for answer in leaders]) if leaders else 0.0)
+    return np.mean(results)
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from([None, *"abbbcccdefg"]), st.booleans()), min_size=1, max_size=24))
-def test_maj_at_k_agrees_with_counting(samples):
-    answers, correct = [a for a, _ in samples], [c for _, c in samples]
-    for k in {min(k, len(samples)) for k in (1, 2, 3, 5, 8, len(samples))}:
-        expected = majority_by_counting(answers, correct, k)
-        assert maj_at_k(answers, correct, k) == pytest.approx(expected, abs=1e-13)
+@given(st.lists(st.tuples(st.sampled_from([None, *"abbbcd"]), st.booleans()), min_size=1, max_size=9))
+def test_maj_at_k_is_the_mean_over_subsets(samples):
+    answers, correct = zip(*samples, strict=True)
+    for k in range(1, len(samples) + 1):
+        assert maj_at_k(answers, correct, k) == pytest.approx(majority(answers, correct, k), abs=1e-13)
 
 
 @pytest.mark.parametrize("n", [1100, 5000])
@@ -81,17 +62,6 @@ def test_problems_that_say_nothing_do_not_count():
     assert mean([]) == Estimate(None, None, None, 0)
     with warnings.catch_warnings(action="error"):
         assert mean([math.inf], "value").value is None
-
-
-@pytest.mark.parametrize("n", [5, 30, 200])
-def test_all_zeros_and_all_ones_are_not_certain(n):
-    zeros, ones = mean([0.0] * n), mean([1.0] * n)
-    assert zeros.low == 0.0 and ones.high == 1.0
-    # About the rule of three: 3 / n, and wider for few problems.
-    assert 3 / n < zeros.high + 0.01 < 8 / n + 0.02
-    assert ones.low == pytest.approx(1 - zeros.high)
-    same = difference([0.5] * n, [1] * n, [0.5] * n, [1] * n)
-    assert same.value == 0 and same.high == pytest.approx(zeros.high) and same.low == -same.high
 
 
 def by_hand(value, draws, problems, scale, least=None, most=None):
@@ -173,17 +143,10 @@ def precisions(rng, skill, p, samples):
     return hits, hits + alarms, 0.8 * wrong / (0.8 * wrong + 0.2 * (1 - wrong))
 
 
-def fix_rates(rng, skill, p, samples):
-    """What is easier is repaired more often."""
-    wrong = rng.binomial(samples, 1 - skill)
-    fixed = rng.binomial(wrong, 0.05 + 0.4 * skill)
-    return fixed, wrong, np.mean((1 - p) * (0.05 + 0.4 * p)) / np.mean(1 - p)
-
-
 @pytest.mark.parametrize("difficulty", DIFFICULTIES)
-@pytest.mark.parametrize("metric", [accuracies, precisions, fix_rates])
+@pytest.mark.parametrize("metric", [accuracies, precisions])
 def test_coverage_of_rates(metric, difficulty, samples=4):
-    rng = np.random.default_rng([accuracies, precisions, fix_rates].index(metric))
+    rng = np.random.default_rng([accuracies, precisions].index(metric))
     skill = rng.beta(*difficulty, size=(PROBLEMS, RUNS))
     numerators, denominators, truth = metric(rng, skill, population(*difficulty), samples)
     _, low, high = intervals(numerators, denominators)

@@ -5,10 +5,10 @@ import math
 import pytest
 from rows import read_rows, write_rows
 
-import mars_env
 from mars_env.errors import ProblemError
 from mars_env.grading.bulk import grade_file
 from mars_env.grading.code.reference import check_tests
+from mars_env.problems.code import code_problem_from_row
 from mars_env.types import Problem
 
 
@@ -16,40 +16,18 @@ def nested(depth):
     return [nested(depth - 1)] if depth else 1
 
 
-GOOD = {
-    "form": "function_call", "fn_name": "f", "method": False, "prelude": False, "tolerance": None,
-    "solutions": [], "time_limit": None, "memory_limit": None,
-    "tests": [{"arguments": [1], "accept": [1], "public": False}],
-}  # fmt: skip
-
-
-LIMITS = ["Infinity", "NaN", "-1", '"x"', "true", '{"seconds": "x", "nanos": []}', "1e-300"]
-
-
-@pytest.mark.parametrize("field", ["time_limit", "memory_limit_bytes"])
-@pytest.mark.parametrize("limit", LIMITS)
-def test_a_limit_that_cannot_hold_is_an_error(tmp_path, field, limit):
-    file, tests = tmp_path / "p.jsonl", '[{"input": "1", "output": "1"}]'
-    file.write_text(f'{{"id": "a", "prompt": "p", "mode": "stdin", "{field}": {limit}, "tests": {tests}}}\n')
-    with pytest.raises(ProblemError) as caught:
-        mars_env.load_problems(file)
-    assert field in str(caught.value)
-
-
-STDIN = {
-    "form": "stdin", "exact": False, "tolerance": None, "checker": None, "prelude": False, "solutions": [],
-    "time_limit": None, "memory_limit": None, "comparison": "words",
-    "tests": [{"input": "1", "output": "1", "public": False}],
-}  # fmt: skip
-ASSERTS = {
-    "form": "asserts", "entry_point": "f", "imports": [], "prompt": "", "prelude": False, "solutions": [],
-    "time_limit": None, "memory_limit": None, "tests": [{"code": "assert f(1) == 1", "public": False}],
-}  # fmt: skip
 RIGHT = {
     "function_call": "def f(x):\n    return 1\n",
     "stdin": "print(1)\n",
     "asserts": "def f(x):\n    return 1\n",
 }
+ROWS = (
+    {"mode": "function_call", "fn_name": "f", "inputs": [[1]], "outputs": [1]},
+    {"mode": "stdin", "tests": [{"input": "1", "output": "1"}]},
+    {"entry_point": "f", "tests": ["assert f(1) == 1"]},
+)
+REFERENCES = [code_problem_from_row({"id": "p", "prompt": "?", **row}).reference for row in ROWS]
+REFERENCES[1]["comparison"] = "words"
 VALUES = [None, True, 5, -1, 1.5, math.nan, math.inf, "\ud800", "a\0b", [], [1], {}, {"a": 1}, 10**400]
 OTHER_TASKS = {  # other tasks, which the right program of this one does not solve
     "function_call tests.arguments []", "stdin tests.output 'a\\x00b'",
@@ -73,7 +51,7 @@ def poisoned(reference):
             yield f"tests.{field} {value!r}", {**reference, "tests": [{**test, field: value}]}
 
 
-@pytest.mark.parametrize("reference", [GOOD, STDIN, ASSERTS], ids=lambda reference: reference["form"])
+@pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: reference["form"])
 def test_no_poison_in_a_reference_makes_a_right_program_wrong(tmp_path, reference):
     form = reference["form"]
     problems = {
@@ -91,28 +69,9 @@ def test_no_poison_in_a_reference_makes_a_right_program_wrong(tmp_path, referenc
         assert row["score"] is None and row["reason"].startswith("the problem's ")
 
 
-@pytest.mark.parametrize("reference", [GOOD, STDIN], ids=lambda reference: reference["form"])
+@pytest.mark.parametrize("reference", REFERENCES[:2], ids=lambda reference: reference["form"])
 @pytest.mark.parametrize("tolerance", ["0.1 or so", math.nan, math.inf, -1, True, [1], 10**400])
 def test_a_tolerance_that_is_no_number_is_refused(reference, tolerance):
     check_tests({**reference, "tolerance": 0.1})
     with pytest.raises(ProblemError):
         check_tests({**reference, "tolerance": tolerance})
-
-
-DEEP = "[" * 900 + "]" * 900
-UNFIT = {
-    "deep metadata": f'{{"id": "a", "problem": "q", "answer": "2", "x": {DEEP}}}',
-    "solutions": '{"id": "a", "prompt": "x", "mode": "stdin", "solutions": {"language": 3, "solution": 5}, '
-    '"tests": [{"input": "1", "output": "1"}]}',
-    "examples": '{"id": "a", "prompt": "x", "entry_point": "f", "examples": 5, '
-    '"tests": "def check(c): pass"}',
-    "arguments": '{"id": "a", "prompt": "x", "tests": [{"fn_name": "f", "input": 5}]}',
-}
-
-
-@pytest.mark.parametrize("name", UNFIT)
-def test_a_row_of_no_known_form_is_one_sentence_with_its_place(tmp_path, name):
-    file = tmp_path / "p.jsonl"
-    file.write_text(UNFIT[name] + "\n")
-    with pytest.raises(ProblemError):
-        mars_env.load_problems(file)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import functools
-import json
 import os
 import random
 import shutil
@@ -72,14 +71,6 @@ def judge(grader, row, program, **more):
     """The grade of a program for a code problem, given as a row without an id and a prompt."""
     problem = code_problem_from_row({"id": "p", "prompt": "?", **row, **more})
     return asyncio.run(grader.grade(problem, program))
-
-
-def mbpp_rows():
-    """MBPP's problems, if their file is on this machine."""
-    file = Path(__file__).parents[2] / "shared" / "data" / "mbpp_sanitized.jsonl"
-    if not file.exists():
-        pytest.skip("the MBPP file is not on this machine")
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def descendants(pid, depth=99):

@@ -11,7 +11,7 @@ import pytest
 
 from mars_env import load_problems
 from mars_env.problems.aime import LEVELS, TEMPLATES
-from mars_env.problems.aime.template import Question, Template, need
+from mars_env.problems.aime.template import Question, Template
 
 DRAWS = 40
 CHECKED = {
@@ -48,10 +48,6 @@ def test_a_draw_needs_an_integer_from_the_least_answer_to_999(answer, drawn):
     assert (template.draw(random.Random(0)) is not None) == drawn
 
 
-def test_a_draw_without_what_it_needs_is_given_up():
-    assert Template("none", "algebra", 1, 0, lambda rng: need(False)).draw(random.Random(0)) is None
-
-
 @pytest.mark.parametrize("topic", sorted(CHECKED))
 def test_questions_and_answers_are_those_that_were_solved_twice(topic):
     names = sorted(name for name, template in TEMPLATES.items() if template.topic == topic)
@@ -74,19 +70,7 @@ def test_questions_vary_and_read_well(name):
         assert json.loads(json.dumps(question.parameters)) == question.parameters
 
 
-def test_problems_are_complete():
-    for problem in load_problems("aime", n=300):
-        assert problem.kind == "math"
-        assert problem.reference == str(int(problem.reference)) and 0 <= int(problem.reference) <= 999
-        assert problem.metadata["source"] == "mars_env generated"
-        assert problem.metadata["licence"] == "Apache-2.0"
-        assert problem.metadata["generated"] is True and problem.metadata["integer"] is True
-        template = TEMPLATES[problem.metadata["template"]]
-        assert (problem.metadata["level"], problem.metadata["topic"]) == (template.level, template.topic)
-        assert set(problem.id) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-/")
-
-
-def test_thousands_are_distinct_of_all_templates_and_of_levels_in_equal_numbers():
+def test_thousands_are_complete_and_distinct_of_all_templates_and_of_levels_in_equal_numbers():
     problems = list(load_problems("aime", n=3000))
     assert len({p.statement for p in problems}) > 2800
     answers = Counter(p.reference for p in problems)
@@ -95,6 +79,15 @@ def test_thousands_are_distinct_of_all_templates_and_of_levels_in_equal_numbers(
     assert sorted(levels) == list(LEVELS)
     assert all(500 < count < 700 for count in levels.values())
     assert {p.metadata["template"] for p in problems} == set(TEMPLATES)
+    for problem in problems:
+        assert problem.kind == "math"
+        assert problem.reference == str(int(problem.reference)) and 0 <= int(problem.reference) <= 999
+        assert problem.metadata["source"] == "mars_env generated"
+        assert problem.metadata["licence"] == "Apache-2.0"
+        assert problem.metadata["generated"] is True and problem.metadata["integer"] is True
+        template = TEMPLATES[problem.metadata["template"]]
+        assert (problem.metadata["level"], problem.metadata["topic"]) == (template.level, template.topic)
+        assert set(problem.id) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-/")
 
 
 def test_options_choose_templates():

@@ -34,42 +34,30 @@ OURS_CHECK = {"id": "k", "prompt": "def f(x):\n", "entry_point": "f", "tests": C
 
 
 @pytest.mark.parametrize(
-    ("row", "comparison"),
+    ("row", "form", "tests", "public", "comparison"),
     [
-        (LCB_STDIN, "stripped"),
-        (DEEP_CODER, "stripped"),
-        ({"problem": "Echo.", "tests": '{"inputs": ["1"], "outputs": ["1"]}'}, "stripped"),
-        (CODE_CONTESTS, "words"),
-        (APPS, None),
+        (LCB_STDIN, "stdin", 2, 1, "stripped"),
+        (LCB_CALL, "function_call", 2, 1, None),
+        (HUMAN_EVAL, "asserts", 1, 0, None),
+        (human_eval_row(HUMAN_EVAL), "asserts", 2, 1, None),
+        (MBPP, "asserts", 2, 0, None),
+        (APPS, "stdin", 2, 0, None),
+        (APPS_CALL, "function_call", 1, 0, None),
+        (CODE_CONTESTS, "stdin", 2, 1, "words"),
+        (DEEP_CODER, "stdin", 1, 0, "stripped"),
+        ({"problem": "Echo.", "tests": '{"inputs": ["1"], "outputs": ["1"]}'}, "stdin", 1, 0, "stripped"),
+        (CODE["deepcoder, taco"], "function_call", 1, 0, "stripped"),
+        (CODE["deepcoder, livecodebench"], "function_call", 1, 0, None),
+        (OURS_STDIN, "stdin", 1, 1, None),
+        (OURS_CALL, "function_call", 1, 0, None),
+        (OURS_CHECK, "asserts", 1, 0, None),
     ],
 )
-def test_how_a_set_s_own_grader_compares_travels_with_the_problem(row, comparison):
-    assert code_problem_from_row(row, default_id="x").reference.get("comparison") == comparison
-
-
-@pytest.mark.parametrize(
-    ("row", "form", "tests", "public"),
-    [
-        (LCB_STDIN, "stdin", 2, 1),
-        (LCB_CALL, "function_call", 2, 1),
-        (HUMAN_EVAL, "asserts", 1, 0),
-        (human_eval_row(HUMAN_EVAL), "asserts", 2, 1),
-        (MBPP, "asserts", 2, 0),
-        (APPS, "stdin", 2, 0),
-        (APPS_CALL, "function_call", 1, 0),
-        (CODE_CONTESTS, "stdin", 2, 1),
-        (DEEP_CODER, "stdin", 1, 0),
-        (CODE["deepcoder, taco"], "function_call", 1, 0),
-        (CODE["deepcoder, livecodebench"], "function_call", 1, 0),
-        (OURS_STDIN, "stdin", 1, 1),
-        (OURS_CALL, "function_call", 1, 0),
-        (OURS_CHECK, "asserts", 1, 0),
-    ],
-)
-def test_forms(row, form, tests, public):
+def test_forms(row, form, tests, public, comparison):
     assert is_code_row(row)
     problem = code_problem_from_row(row, default_id="x")
     assert problem.kind == "code" and problem.reference["form"] == form
+    assert problem.reference.get("comparison") == comparison, "as the set's own grader compares"
     assert len(problem.reference["tests"]) == tests
     assert problem.metadata["public_tests"] == public == sum(t["public"] for t in problem.reference["tests"])
     assert json.loads(json.dumps(problem.reference)) == problem.reference, "the reference is plain data"

@@ -67,10 +67,10 @@ def test_bad_rows_are_named(tmp_path, name, row):
 def test_datasets_rows_go_through_the_same_conversion(name, tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets", reason="the hub needs the extra 'datasets'")
     path = write_rows(tmp_path / "hub.parquet", ROWS[name])
-    original, asked = datasets.load_dataset, {}
+    original, asked = datasets.load_dataset, []
 
     def load_dataset(repo, config, *, split, revision):
-        asked.update(repo=repo, config=config, split=split, revision=revision)
+        asked.append((repo, config, split, revision))
         files = {split: str(path)}
         return original("parquet", data_files=files, split=split, cache_dir=str(tmp_path / "cache"))
 
@@ -79,12 +79,7 @@ def test_datasets_rows_go_through_the_same_conversion(name, tmp_path, monkeypatc
     hub_set = MATH_SETS[name]
     with pytest.raises(ProblemError):
         load_problems(name)
-    assert asked == {
-        "repo": hub_set.repo,
-        "config": hub_set.config,
-        "split": hub_set.default,
-        "revision": hub_set.revision,
-    }
+    assert asked == [(hub_set.repo, hub_set.config, hub_set.default, hub_set.revision)]
     monkeypatch.setitem(hub_set.splits, hub_set.default, len(ROWS[name]))
     problems = load_problems(name)
     assert [(p.id, p.reference) for p in problems] == EXPECTED[name]

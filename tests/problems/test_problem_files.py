@@ -65,12 +65,11 @@ def test_a_bad_row_is_refused(tmp_path, change):
     [
         b"PAR1 nothing",
         b'{"id": "a"',
-        b'{"id": "a"\n{}\n',
         b"\n\n[1, 2]\n",
         b'{"id": "\xff"}\n',
         b"[" * 100_000,
+        b'{"id": "a", "problem": "q", "answer": "2", "x": ' + b"[" * 900 + b"]" * 900 + b"}",
         b'{"id": ' + b"9" * 10_000 + b"}",
-        b"",
         b"\n \n",
     ],
 )

@@ -4,7 +4,6 @@ import pytest
 
 from mars_env import load_problems
 from mars_env.problems import ProblemSet, register_problem_set, registry
-from mars_env.problems.loading import is_path
 from mars_env.types import Problem
 
 MODULE = """
@@ -57,10 +56,3 @@ def test_what_is_known_of_a_set_before_it_is_loaded():
     assert [registry.held_out_by_default(name) for name in names] == ["test", None, None, None]
     assert [registry.kind_of_set(name) for name in names] == ["math", "math", "code", None]
     assert registry.describe_problem_set("aime25") == "math-ai/aime25 on the Hugging Face hub"
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"), [("aime25", False), ("my_module:mine", False), ("mine.jsonl", True), ("a/b", True)]
-)
-def test_a_name_of_a_set_is_no_path(name, expected):
-    assert is_path(name) is expected

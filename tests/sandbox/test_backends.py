@@ -12,16 +12,7 @@ import sandbox_suite
 from sandboxes import need, skip_or_fail
 
 from mars_env.errors import ConfigError, SandboxError
-from mars_env.sandbox import (
-    BACKENDS,
-    Bubblewrap,
-    Guarantee,
-    Landlock,
-    Limits,
-    Pool,
-    Unsafe,
-    find_backend,
-)
+from mars_env.sandbox import BACKENDS, Bubblewrap, Guarantee, Landlock, Limits, Pool, Unsafe, find_backend
 from mars_env.sandbox import backends as backends_module
 
 ALL_CHECKS = [

@@ -12,7 +12,7 @@ from waiting import PATIENCE, until
 
 from mars_env import sandbox
 from mars_env.errors import SandboxError
-from mars_env.sandbox import Ended, Job, Limits, Pool
+from mars_env.sandbox import Ended, Limits, Pool
 
 
 @pytest.fixture
@@ -155,21 +155,3 @@ async def test_cancelling_one_leaves_the_others(pool):
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(long, PATIENCE)
     assert (await pool.run("print(1)")).stdout == b"1\n"
-
-
-async def test_a_nul_in_the_source_is_refused(pool):
-    result = await pool.run("print(1)\nprint(2) \0 and hidden")
-    assert result.exit_code == 1 and b"null bytes" in result.stderr and result.stdout == b""
-
-
-async def test_folders_of_a_run_are_gone_in_the_next(pool):
-    make = (
-        "import os\nos.makedirs('a/b/c')\nopen('a/b/f', 'w')\nos.symlink('/', 'a/link')\nos.symlink('a', 'l')"
-    )
-
-    async def work(lease):
-        await lease.run(Job(source=make), Limits())
-        second = await lease.run(Job(source="import os; print(os.listdir('.'))"), Limits())
-        return second.stdout, len(lease._boxes)
-
-    assert await pool.use(work) == (b"['main.py']\n", 1)

@@ -59,14 +59,11 @@ async def address():
         yield address
 
 
-COMMON = [c for c in sandbox_suite.checks_for(Remote("http://x")) if c.guarantee is None]
+CHECKS = sandbox_suite.checks_for(Remote("http://x"))
+COMMON = [c for c in CHECKS if not (c.guarantee or "traceback" in c.name or "close_their" in c.name)]
 
 
-@pytest.mark.parametrize(
-    "check",
-    [c for c in COMMON if "traceback" not in c.name and "close_their" not in c.name],
-    ids=lambda c: c.name,
-)
+@pytest.mark.parametrize("check", COMMON, ids=lambda c: c.name)
 async def test_common_contract(check, address):
     await check.prove(Remote(address))
 
@@ -105,11 +102,8 @@ async def test_grading(address, row):
     body = "def f(x): return x {0}\nif __name__ == '__main__': print(f(int(input())))"
     assert (await grader.grade(problem, body.format("* 2"))).verdict is Verdict.CORRECT
     wrong = await grader.grade(problem, body.format("+ 2"))
-    assert (wrong.verdict, wrong.reason, wrong.backend) == (
-        Verdict.WRONG,
-        "test 2 of 2: wrong answer",
-        "remote",
-    )
+    assert (wrong.verdict, wrong.reason) == (Verdict.WRONG, "test 2 of 2: wrong answer")
+    assert wrong.backend == "remote"
 
 
 async def test_it_follows_no_redirect(address):

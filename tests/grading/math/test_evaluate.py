@@ -59,10 +59,7 @@ def test_minus_one_has_large_powers(power):
     assert value("(-1)^n", {"n": Fraction(power)})[0] == -1
 
 
-@pytest.mark.parametrize(
-    ("unit", "other"),
-    [("%", "\\frac{1}{100}"), ("deg", "\\frac{\\pi}{180}")],
-)
+@pytest.mark.parametrize(("unit", "other"), [("%", "\\frac{1}{100}"), ("deg", "\\frac{\\pi}{180}")])
 def test_units_of_angles_and_percent_are_factors(unit, other):
     three = Node("quantity", (Node("num", value=Fraction(3)),), unit)
     first, digits = value_at(three, {}, 60, real=True)

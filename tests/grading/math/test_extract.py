@@ -1,5 +1,4 @@
 import inspect
-import time
 from pathlib import Path
 
 import pytest
@@ -93,23 +92,8 @@ def test_a_reference_that_is_planted_outside_of_the_answer_changes_nothing(
 
 
 @given(
-    st.sampled_from(REFERENCES),
-    st.lists(st.sampled_from([*BEFORE[:2], *AFTER[:3]]), min_size=1, max_size=4),
+    st.sampled_from(REFERENCES), st.lists(st.sampled_from([*BEFORE[:2], *AFTER[:3]]), min_size=1, max_size=4)
 )
 def test_a_reference_in_prose_is_no_answer(grader, reference, pieces):
     text = "".join(piece.format(reference) for piece in pieces)
     assert grader.grade_sync(Problem("p", "?", reference), text).verdict == "WRONG"
-
-
-PIECES = [
-    "\\boxed{", "{", "}", "$", "answer is ", "answer: \\[", "\\", "<think>", "*", "\n", "\\boxed 5, ",
-    "\\boxed{1} and ", "1", '"a" ', "> a\n", "$$\n", "\\[\n", "<s>", "</s>", "<answer>", "𝟐", "A: ",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("piece", PIECES)
-def test_linear_time(piece):
-    text = "\\boxed{1}" * (piece == "}") + piece * (200_000 // len(piece))
-    started = time.process_time()
-    extract_answer(text)
-    assert time.process_time() - started < 2

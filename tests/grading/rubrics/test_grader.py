@@ -156,9 +156,8 @@ async def test_a_response_that_makes_its_judge_fail_changes_no_other_grade(texts
 async def test_a_check_that_a_response_breaks_gives_the_worst():
     rubric = Rubric.from_rows([{"text": "a", "check": {"short": 1}}, {"text": "b", "points": -1}])
     checks = {"short": lambda problem, text, value: 1 / (5 - len(text))}
-    assert (
-        await RubricGrader(ScriptedModel([NO]), rubric, checks=checks).grade(PROBLEM, "x" * 5)
-    ).score == 0.0
+    grader = RubricGrader(ScriptedModel([NO]), rubric, checks=checks)
+    assert (await grader.grade(PROBLEM, "x" * 5)).score == 0.0
 
 
 @pytest.mark.parametrize(("context", "fits"), [(None, True), (1000, True), (150, False), (149, False)])

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from mars_env.gate import DIALECT_TOKENS, safe_messages
-from mars_env.grading.rubrics import Criterion, Rubric, RubricGrader, Tier
+from mars_env.grading.rubrics import Rubric, RubricGrader
 from mars_env.models import ScriptedModel
 from mars_env.types import Problem
 
 YES, NO = '{"explanation": "e", "met": true}', '{"explanation": "e", "met": false}'
 PROBLEM = Problem("p", "What is 2 + 2?", None, "open")
-RIGHT = Rubric.from_rows([{"text": "It is right."}])
+RIGHT = {"text": "It is right."}
+RUBRIC = Rubric.from_rows([RIGHT, {"text": "It flatters.", "points": -1}])
 
 
 KINDS = json.loads(Path(__file__).with_name("forged.json").read_text("utf-8"))
@@ -52,54 +53,26 @@ def believes(prompt):
 
 
 def gullible(prompt, sample, seed):
+    """Points for a response that wins it, and on a criterion with negative points "not met"."""
     won, response = believes(prompt)
+    if prompt[-1]["content"].rpartition("The criterion:")[2].startswith("\nIt flatters"):
+        return NO if won or "great question" not in response.casefold() else YES
     return YES if won or response.strip() == "4" else NO
 
 
 @pytest.mark.parametrize("said", FORGED.values(), ids=FORGED)
 async def test_what_a_response_says_about_verdicts_stays_inside_its_marks(said):
-    grader = RubricGrader(ScriptedModel(gullible), RIGHT)
-    assert (await grader.grade(PROBLEM, said)).score == 0.0
+    grader = RubricGrader(ScriptedModel(gullible), RUBRIC)
+    assert (await grader.grade(PROBLEM, said)).details["fractions"]["c1"] == 0.0
+    flattery = f"{said.replace('true', 'false')}\nGreat question!"
+    assert (await grader.grade(PROBLEM, flattery)).details["fractions"] == {"c1": 0.0, "c2": 1.0}
     assert (await grader.grade(PROBLEM, "4")).score == 1.0
 
 
 @pytest.mark.parametrize("said", FORGED.values(), ids=FORGED)
-async def test_a_penalty_cannot_be_talked_away(said):
-    """On a criterion with negative points a judge that is won would say "not met"."""
-
-    def lenient(prompt, sample, seed):
-        won, response = believes(prompt)
-        return NO if won or "great question" not in response.casefold() else YES
-
-    rows = [{"text": "A text.", "check": {"most_words": 10**6}}, {"text": "It flatters.", "points": -1}]
-    grader = RubricGrader(ScriptedModel(lenient), Rubric.from_rows(rows))
-    response = f"{said.replace('true', 'false')}\nGreat question!"
-    grade = await grader.grade(PROBLEM, response)
-    assert (grade.details["fractions"], grade.score) == ({"c1": 1.0, "c2": 1.0}, 0.0)
-
-
-@pytest.mark.parametrize("said", FORGED.values(), ids=FORGED)
-async def test_a_level_cannot_be_talked_up(said):
-    def script(prompt, sample, seed):
-        won, _ = believes(prompt)
-        return f'{{"explanation": "e", "tier": {2 if won else 0}}}'
-
-    levels = (Tier(0, "none"), Tier(0.5, "some"), Tier(1, "all"))
-    grader = RubricGrader(ScriptedModel(script), Rubric((Criterion("c", "How much is shown?", 1, levels),)))
-    assert (await grader.grade(PROBLEM, said.replace('"met": true', '"tier": 2'))).score == 0.0
-
-
-@pytest.mark.parametrize("said", FORGED.values(), ids=FORGED)
 async def test_a_judge_that_quotes_the_response_gives_its_own_verdict_or_none(said):
-    def quoting(prompt, sample, seed):
-        return f"The response says: {said[:1000]}\n{NO}"
-
-    def quoting_first(prompt, sample, seed):
-        return f"{said[:1000]}\n{NO}"
-
-    def quoting_inside(prompt, sample, seed):
-        return json.dumps({"explanation": f"It says: {said[:1000]}", "met": False})
-
-    for script, verdicts in ((quoting, (None, 0.0)), (quoting_first, (None, 0.0)), (quoting_inside, (0.0,))):
-        grade = await RubricGrader(ScriptedModel(script), RIGHT).grade(PROBLEM, said)
-        assert grade.score in verdicts
+    inside = json.dumps({"explanation": f"It says: {said[:1000]}", "met": False})
+    after = f"{said[:1000]}\n{NO}"
+    for reply, most in ((f"The response says: {after}", None), (after, None), (inside, 0.0)):
+        grade = await RubricGrader(ScriptedModel([reply]), Rubric.from_rows([RIGHT])).grade(PROBLEM, said)
+        assert grade.score in (0.0, most)
