@@ -136,14 +136,6 @@ def test_identical_weights_in_bfloat16_clip_no_token(toy, ratio):
     assert figures["importance"] == pytest.approx(1, abs=0.05)
 
 
-def test_a_token_that_was_sampled_as_almost_impossible_moves_no_mean(toy, groups):
-    def rare(completion):
-        return (-60.0, *completion.logprobs[1:])
-
-    figures = trainer(toy).step(toy.changed(groups, logprobs=rare)).policies["mars"]
-    assert figures["ratio"] == 1 and 1 < figures["importance"] <= 2
-
-
 def test_on_policy_samples_have_no_weight(toy, groups):
     """Whatever the log-probabilities of the samples say."""
     wrong = toy.changed(groups, logprobs=lambda c: (-1.0,) * len(c.token_ids))

@@ -16,9 +16,9 @@ from mars_env.miniature import load
 from mars_env.miniature.agents import LIMITS, MiniatureAgent
 from mars_env.models import HTTPModel, tiny_model
 from mars_env.rollout import PipelineSettings, SegmentedModel
-from mars_env.trainers import LocalTrainer, Policy, RunSettings, Team, TrainConfig, train
+from mars_env.trainers import Policy, RunSettings, Team, TrainConfig, train
 from mars_env.trainers.rollouts import LEDGER, rollouts
-from mars_env.types import Sampling, Verdict
+from mars_env.types import Sampling
 
 COMMON = {
     "seed": 3,
@@ -207,40 +207,3 @@ async def test_groups_of_a_policy_that_is_not_trained_do_not_fill_an_update():
             if len(solvers) == 3:
                 break
     assert min(solvers) >= 4
-
-
-SMALL = 45
-"""A context that leaves Solver and Verifier less room than their limits, or none at all."""
-
-
-async def in_a_small_context(overflow):
-    run, model = Run(), load(context=SMALL)
-    run.trained = run.player = model
-    run.agents = {f"{role}_0": MiniatureAgent(role, model, overflow=overflow) for role in LIMITS}
-    run.policies = {"miniature": Policy(model.module)}
-    rollouts = GroupedSettings(group=6, branches=1)
-    settings = {**COMMON, "steps": 1, "problems_per_step": 8, "rollouts": rollouts}
-    return await run.train(RunSettings(**settings))
-
-
-async def test_what_the_context_cuts_off_is_counted_by_role_and_not_trained(monkeypatch):
-    seen, step = [], LocalTrainer.step
-
-    def spied(trainer, groups):
-        seen.extend(turn for group in groups for turn in group.turns)
-        return step(trainer, groups)
-
-    monkeypatch.setattr(LocalTrainer, "step", spied)
-    [metrics] = await in_a_small_context("unknown")
-    cut = [turn for turn in seen if turn.action.interrupted]
-    assert cut  # the case occurs
-    assert all(turn.reward is None for turn in cut)
-    assert all(turn.grade is None or turn.grade.verdict is Verdict.UNKNOWN for turn in cut)
-    for role, table in metrics.roles.items():
-        assert table.get("interrupted", 0.0) == sum(turn.role == role for turn in cut)
-    assert metrics.flat()["role/verifier/interrupted"] > 0
-    assert metrics.roles["solver"]["truncated"] < 1  # the others' limits are still their own
-    known = sum(turn.reward is not None for turn in seen)
-    assert metrics.advantages.unknown >= len(cut)
-    assert metrics.advantages.kept <= known
-    assert 0 < metrics.policies["miniature"]["completions"] <= known
