@@ -166,12 +166,6 @@ def test_the_problems_of_a_step_are_those_that_the_local_trainer_draws(synchrono
         assert sorted(row["trees"]) == sorted(job.tree_id for job in jobs)
 
 
-def test_without_staleness_all_tokens_are_of_the_present_policy(synchronous):
-    for row in samples(synchronous):
-        assert {version for version, _ in row["versions"]} == {row["update"] - 1}
-        assert sum(length for _, length in row["versions"]) == sum(row["completion_mask"])
-
-
 def test_the_metrics_are_those_of_the_local_trainer(synchronous):
     found = steps(synchronous)
     for figures in found.values():

@@ -26,16 +26,6 @@ def trainer(toy, config=None, **others):
     )
 
 
-def renamed(groups, agent):
-    """The same groups as turns of another agent, in other trees."""
-    return [
-        Group(
-            f"{g.id}/{agent}", tuple(replace(t, tree_id=f"{t.tree_id}/{agent}", agent=agent) for t in g.turns)
-        )
-        for g in groups
-    ]
-
-
 @pytest.fixture
 def groups(toy):
     """Two groups with rewards 1 and 0 by turns, sampled at temperature 0.7 from the toy model."""
@@ -88,7 +78,9 @@ def test_one_update_is_exactly_the_policy_gradient_step(toy, groups):
 
 
 def test_only_the_named_roles_are_trained(toy, groups):
-    both = groups + renamed(groups, "verifier_0")
+    others = toy.rewarded(toy.toy_groups(toy.tiny_model(), 1))
+    checked = [replace(g, turns=tuple(replace(t, agent="verifier_0") for t in g.turns)) for g in others]
+    both = groups + checked
     alone, partial = trainer(toy), trainer(toy, TrainConfig(learning_rate=1e-3, train_roles=("solver",)))
     alone.step(groups)
     metrics = partial.step(both)
@@ -134,6 +126,14 @@ def test_identical_weights_in_bfloat16_clip_no_token(toy, ratio):
     assert figures["rollout_gap"] > 1e-4  # beyond the clip range of GSPO
     assert figures["clipped"] == 0 and figures["ratio"] == 1
     assert figures["importance"] == pytest.approx(1, abs=0.05)
+
+
+def test_a_token_that_was_sampled_as_almost_impossible_moves_no_mean(toy, groups):
+    def rare(completion):
+        return (-60.0, *completion.logprobs[1:])
+
+    figures = trainer(toy).step(toy.changed(groups, logprobs=rare)).policies["mars"]
+    assert figures["ratio"] == 1 and 1 < figures["importance"] <= 2
 
 
 def test_on_policy_samples_have_no_weight(toy, groups):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from mars_env.cli import app
 from mars_env.rollout import Store, groups_of
 from mars_env.trainers import TrainConfig, local
-from mars_env.trainers.sample_files import sample_from_row, write_samples
+from mars_env.trainers.sample_files import sample_from_row
 from mars_env.trainers.samples import turn_samples
 from mars_env.types import Action, Problem, Tree
 
@@ -61,12 +61,6 @@ def test_a_chain_in_one_row_trains_as_its_completions_do(trees):
     several = replace(trees[0], turns=(*trees[0].turns[:4], apart, trees[0].turns[5]))
     for one, other in zip(weights(trees), weights([several, trees[1]]), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-
-
-def test_a_file_holds_the_same_rows_to_the_last_bit(trees, tmp_path):
-    samples = turn_samples(groups_of(trees), TrainConfig())
-    assert write_samples(tmp_path / "samples.jsonl", samples) == len(samples)
-    assert read(tmp_path / "samples.jsonl") == samples
 
 
 def test_the_command_line_writes_them(trees, tmp_path):
