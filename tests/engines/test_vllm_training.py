@@ -1,6 +1,5 @@
 """`mars-env train` with vLLM as the engine, on the miniature: refreshed in memory and compared."""
 
-import asyncio
 from statistics import fmean
 
 import pytest
@@ -73,19 +72,15 @@ def test_adapters_of_a_team_share_an_engine_and_a_run_is_taken_up(checkpoint, tm
 
 
 @pytest.mark.parametrize("tensor", ["model.norm.weight", "model.layers.1.mlp.down_proj.weight"])
-def test_weights_that_vllm_has_not_got_are_found(offline, module, tensor, monkeypatch):
+async def test_weights_that_vllm_has_not_got_are_found(offline, module, tensor, monkeypatch):
     """Read ones by their checksums, and those that its kernels for CPUs have packed by the probe."""
     policy, bring = Policy(module), Refresher({"one": offline})
-    assert 0 < asyncio.run(awaited(bring({"one": policy})))["policy/one/weights_read"] <= 1
+    assert 0 < (await maybe_await(bring({"one": policy})))["policy/one/weights_read"] <= 1
     module.get_parameter(tensor).data *= 1.02
     policy.version += 1
-    asyncio.run(awaited(bring({"one": policy})))
+    await maybe_await(bring({"one": policy}))
     module.get_parameter(tensor).data *= 1.02
     policy.version += 1
     monkeypatch.setattr(offline._engine, "reload", lambda *given, **how: None)
     with pytest.raises(ModelError):
-        asyncio.run(awaited(bring({"one": policy})))
-
-
-async def awaited(metrics):
-    return await maybe_await(metrics)
+        await maybe_await(bring({"one": policy}))

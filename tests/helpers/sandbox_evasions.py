@@ -15,8 +15,6 @@ from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits, Result
 from mars_env.sandbox.backends import library_folder
 from mars_env.sync import end_tasks
 
-__all__: list[str] = []
-
 MIB = 1 << 20
 
 

@@ -26,8 +26,6 @@ import sandbox_evasions  # noqa: F401  (this adds its checks)
 from sandbox_checks import (
     CHECKS,
     PROGRAMS,
-    ROOMY,
-    SMALL,
     Check,
     execute,
     must_be_fine,
@@ -262,14 +260,3 @@ async def cancelling_kills(backend: Backend) -> None:
 
 def _folders() -> set[str]:
     return {p.name for p in Path(tempfile.gettempdir()).glob(f"mars-env-sandbox-{os.getpid()}-*")}
-
-
-__all__ = [
-    "ROOMY",
-    "SMALL",
-    "Check",
-    "checks_for",
-    "checks_for_another_user",
-    "execute",
-    "processes_with",
-]
