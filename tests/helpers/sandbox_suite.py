@@ -23,15 +23,7 @@ from typing import Literal
 from unittest.mock import patch
 
 import sandbox_evasions  # noqa: F401  (this adds its checks)
-from sandbox_checks import (
-    CHECKS,
-    PROGRAMS,
-    Check,
-    execute,
-    must_be_fine,
-    proves,
-    run_python,
-)
+from sandbox_checks import CHECKS, PROGRAMS, Check, execute, must_be_fine, proves, run_python
 
 from mars_env.sandbox import Backend, Ended, Guarantee, Job, Limits
 

@@ -2,7 +2,6 @@ import asyncio
 import gzip
 import json
 import random
-from contextlib import AsyncExitStack
 
 import pytest
 from aiohttp import web
@@ -16,6 +15,15 @@ from mars_env.testing.model_suite import check_model
 from mars_env.types import Sampling, ScoringModel
 
 
+def value(token, place):
+    """The log-probability that the server gives a token at a place of the prompt."""
+    return -(token + place / 10)
+
+
+def scores_of(ids):
+    return [None, *({str(token): {"logprob": value(token, i)}} for i, token in enumerate(ids) if i)]
+
+
 class Server:
     """A small server that speaks vLLM's dialect, and misbehaves as it is told."""
 
@@ -26,6 +34,7 @@ class Server:
         self.busy = self.most_busy = 0
         self.held = 0  # requests wait until so many have been there at once
         self.most_choices = 10**9
+        self.scores = scores_of  # of the tokens of a prompt
 
     def serving(self):
         routes = {f"POST /v1{path}": self.handle for path in ("/chat/completions", "/completions")}
@@ -59,6 +68,8 @@ class Server:
         return await asyncio.sleep(60)  # "slow"
 
     def answer(self, body, chat):
+        if "prompt_logprobs" in body:
+            return {"choices": [{"index": 0, "text": "", "prompt_logprobs": self.scores(body["prompt"])}]}
         prompt = json.dumps(body.get("messages") or body["prompt"])
         prompt_ids = body["prompt"] if isinstance(body.get("prompt"), list) else [ord(c) % 97 for c in prompt]
         choices, total = [], 0
@@ -237,50 +248,7 @@ async def test_requests_refused_for_their_content_have_unknown_answers(server, c
 IDS, TEXT = [3, 1, 4], [1, 5, 9]
 
 
-def value(token, place):
-    """The log-probability that the server gives a token at a place of the prompt."""
-    return -(token + place / 10)
-
-
-class Scorer:
-    """Scores prompts, or does not; counts what it was asked."""
-
-    def __init__(self, scores=True, change=lambda choice: choice):
-        self.scores, self.change = scores, change
-        self.bodies = []
-
-    async def handle(self, request):
-        body = await request.json()
-        self.bodies.append(body)
-        ids = body["prompt"]
-        if isinstance(ids, str):  # asked to see whether it answers at all
-            return web.json_response({"choices": [{"index": 0, "text": "", "finish_reason": "length"}]})
-        scored = [None, *(value(token, place) for place, token in enumerate(ids) if place)]
-        choice = {"index": 0, "text": "", "finish_reason": "length"}
-        if self.scores:
-            entries = [
-                None if v is None else {str(t): {"logprob": v, "rank": 1, "decoded_token": "?"}}
-                for t, v in zip(ids, scored, strict=True)
-            ]
-            choice["prompt_logprobs"] = entries
-        return web.json_response({"choices": [self.change(choice)]})
-
-
-@pytest.fixture
-async def serve():
-    async with AsyncExitStack() as stack:
-
-        async def start(*arguments, **options):
-            server = Scorer(*arguments, **options)
-            address = await stack.enter_async_context(served({"POST /v1/completions": server.handle}))
-            server.url = f"{address}/v1"
-            return server
-
-        yield start
-
-
-async def test_token_ids_are_scored_as_they_are(serve):
-    server = await serve()
+async def test_token_ids_are_scored_as_they_are(server):
     model = HTTPModel(server.url, "m", version=7)
     assert isinstance(model, ScoringModel)
     scored = await model.score(IDS, TEXT, end=False)
@@ -295,8 +263,8 @@ async def test_token_ids_are_scored_as_they_are(serve):
 
 
 @pytest.mark.parametrize("by_name", [False, True])
-async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(serve, tmp_path, by_name):
-    tokenizer, server = byte_tokenizer(), await serve()
+async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(server, tmp_path, by_name):
+    tokenizer = byte_tokenizer()
     tokenizer.save_pretrained(tmp_path)
     model = HTTPModel(server.url, "m", tokenizer=str(tmp_path) if by_name else tokenizer)
     given = model.written("1+1=", "ab", "c")
@@ -309,15 +277,11 @@ async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(se
     assert len(scored.logprobs) == len(text)
 
 
-async def test_a_server_that_scores_nothing_is_a_config_error(serve):
-    server = await serve(scores=False)
+async def test_a_server_that_scores_nothing_is_a_config_error(server):
+    server.scores = lambda ids: None
     with pytest.raises(ConfigError):
         await HTTPModel(server.url, "m").score(IDS, TEXT, end=False)
     assert len(server.bodies) == 1
-
-
-def changed(**fields):
-    return lambda choice: {**choice, **fields}
 
 
 ENTRY = {"logprob": -1.0}
@@ -334,8 +298,8 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-async def test_what_is_no_score_of_these_tokens_is_refused(serve, answer):
-    server = await serve(change=changed(prompt_logprobs=answer))
+async def test_what_is_no_score_of_these_tokens_is_refused(server, answer):
+    server.scores = lambda ids: answer
     model = HTTPModel(server.url, "m", attempts=2, backoff=0.01)
     with pytest.raises(ModelError):
         await model.score(IDS, TEXT, end=False)
