@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 from sums_team import game
-from tiny_team import flat
 
 from mars_env import load_problems
 from mars_env.envs import GroupedSettings, solve_verify_correct, team_outcome
@@ -58,10 +57,6 @@ class Run(Logger):
         out = None if directory is None else str(directory)
         settings = settings.with_(out=out, checkpoint_every=checkpoint_every)
         return await train(self.game, self.team, self.problems, settings, loggers=[self])
-
-    @property
-    def weights(self):
-        return flat(self.trained.module)
 
 
 async def test_a_resumed_run_trains_no_group_twice(tmp_path):
