@@ -101,10 +101,10 @@ async def test_a_server_without_log_probabilities_is_refused_before_anything_is_
 
 
 class Failing:
-    """The miniature behind an engine, which fails for some calls."""
+    """The miniature behind an engine that is gone after three calls."""
 
-    def __init__(self, inner, fails):
-        self.inner, self.fails, self.calls = inner, fails, 0
+    def __init__(self, inner):
+        self.inner, self.calls = inner, 0
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
@@ -114,15 +114,9 @@ class Failing:
 
     async def complete(self, prompt, n, sampling):
         self.calls += 1
-        if self.fails(self.calls, prompt):
+        if self.calls > 3:
             raise ModelError("connection refused")
         return await self.inner.complete(prompt, n, sampling)
-
-
-def failing(fails):
-    run = Run(shared=True)
-    run.agents["solver_0"].model = Failing(run.player, fails)
-    return run
 
 
 @pytest.mark.parametrize("options", [
@@ -131,7 +125,8 @@ def failing(fails):
 ], ids=["steps", "agentic"])  # fmt: skip
 async def test_a_model_that_is_gone_for_good_ends_the_run_before_an_update_counts(options, tmp_path):
     settings = RunSettings(**COMMON, pipeline=options)
-    run = failing(lambda call, prompt: call > 3)
+    run = Run(shared=True)
+    run.agents["solver_0"].model = Failing(run.player)
     run.trained = load()  # apart from the weights that sample
     run.policies = {"miniature": Policy(run.trained.module)}
     with pytest.raises(ModelError):

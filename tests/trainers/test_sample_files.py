@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from toy_training import tiny_model, toy_groups
+from turns import called
 from typer.testing import CliRunner
 
 from mars_env.cli import app
@@ -13,7 +14,7 @@ from mars_env.rollout import Store, groups_of
 from mars_env.trainers import TrainConfig, local
 from mars_env.trainers.sample_files import sample_from_row
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Problem, Tree
+from mars_env.types import Problem, Tree
 
 GROUP = 6
 
@@ -28,23 +29,13 @@ def trees():
         turns = tuple(replace(turn, problem_id=problem.id) for turn in group.turns)
         trees.append(Tree(f"{problem.id}#0", problem, turns))
     lost = replace(trees[0].turns[3], reward=None)
-    chain = replace(trees[0].turns[4], action=called(trees[0].turns[4].action))
+    chain = replace(trees[0].turns[4], action=called(trees[0].turns[4].action, (3, 5, 4), (6,)))
     return [replace(trees[0], turns=(*trees[0].turns[:3], lost, chain, trees[0].turns[5])), trees[1]]
 
 
 def read(path):
     """The samples of a file."""
     return [sample_from_row(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def called(action):
-    """The same action, with two results of tools between three completions."""
-    [first] = action.completions
-    completions = [first]
-    for result in ((3, 5, 4), (6,)):
-        read = (*completions[-1].prompt_ids, *completions[-1].token_ids, *result)
-        completions.append(replace(first, prompt_ids=read))
-    return Action(action.text, tuple(completions))
 
 
 def test_a_chain_in_one_row_trains_as_its_completions_do(trees):
