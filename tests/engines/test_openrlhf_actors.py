@@ -136,12 +136,6 @@ async def test_the_engine_scores_given_tokens_as_it_samples_them(engine):
     assert scored[len(PROMPT) - 1 :] == pytest.approx(list(sampled.logprobs), abs=1e-3)
 
 
-async def test_the_engine_tells_the_checksums_of_what_it_holds_plain(engine):
-    held = await engine.checksums()
-    assert "model.norm.weight" in held
-    assert {checksum.dtype for checksum in held.values()} == {await engine.dtype()}
-
-
 async def test_engines_without_the_weights_that_were_sent_end_the_run(engine, monkeypatch):
     from mars_env.trainers.openrlhf.workers import trainer as module
 

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from mars_env.errors import MarsError, ModelError
-from mars_env.models.requests import Sampled
 from mars_env.trainers.openrlhf.rollouts.engines import RayEngine, require_alive
 
 exceptions = pytest.importorskip("ray.exceptions")
@@ -32,11 +31,6 @@ def engine(result):
 
 def of_task(cause):
     return exceptions.RayTaskError("sample", "the actor's traceback", cause).as_instanceof_cause()
-
-
-async def test_an_answer_is_taken_as_it_is():
-    sampled = Sampled((3, 1), (-0.5, -0.1), "stop", ((2, 2),))
-    assert await engine([sampled]).sample([1], [{}]) == [sampled]
 
 
 async def test_a_request_that_fails_costs_its_turn_and_no_more():

@@ -255,12 +255,3 @@ def test_workers_ask_the_servers_before_a_run(tmp_path):
     agents = "http://127.0.0.1:9/v1#x?attempts=1"
     with pytest.raises(ModelError):
         mars_env.evaluate("arithmetic-solve", agents=agents, workers=two(), limit=2, out=tmp_path / "run")
-
-
-def test_an_evaluation_on_a_cluster_is_refused_before_it_starts(tmp_path):
-    with pytest.raises(ConfigError):
-        mars_env.evaluate(
-            "arithmetic-solve-verify-correct", problems=PROBLEMS, agents="sums_team:small_model", workers=1,
-            out=tmp_path / "run",
-        )  # fmt: skip
-    assert not (tmp_path / "run").exists()

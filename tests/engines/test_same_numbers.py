@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from real_engines import shaken
+from turns import called
 
 from mars_env import load_problems
 from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
@@ -124,20 +125,11 @@ def groups(before):
     trees = asyncio.run(collect(game, agents, jobs, seed=1))
     first, *rest = groups_of(trees)
     lost = replace(first.turns[0], reward=None)
-    called = [with_calls(turn) if i % 2 else turn for i, turn in enumerate(first.turns[1:])]
-    return [replace(first, turns=(lost, *called)), *rest]
-
-
-def with_calls(turn):
-    """The turn as one that called a tool twice: what was sampled, a result, and again."""
-    [first] = turn.action.completions
-    completions = [first]
-    for result in ((7, 5, 9), (6,)):
-        read = (*completions[-1].prompt_ids, *completions[-1].token_ids, *result)
-        completions.append(replace(first, prompt_ids=read))
-    action = replace(turn.action, completions=tuple(completions))
-    assert len(action.chains) == 1
-    return replace(turn, action=action)
+    others = [
+        replace(turn, action=called(turn.action, (7, 5, 9), (6,))) if i % 2 else turn
+        for i, turn in enumerate(first.turns[1:])
+    ]
+    return [replace(first, turns=(lost, *others)), *rest]
 
 
 @pytest.fixture(scope="module")

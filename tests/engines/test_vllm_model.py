@@ -183,14 +183,6 @@ async def test_scores_are_those_of_transformers(model, module, tolerance, texts,
     assert model.written(PROMPT, *texts, end=end).token_ids == scored.token_ids
 
 
-async def test_new_weights_score_anew(model, module, tolerance):
-    before = await model.score(PROMPT, "a:288")
-    model.refresh(shaken(module, seed=7), version=5)
-    scored = await model.score(PROMPT, "a:288")
-    assert scored.versions[0][0] == 5 and scored.logprobs != before.logprobs
-    assert gap(scored, module) < tolerance
-
-
 async def test_the_longest_text_is_scored(model):
     longest = model.context - 1 - len(model.encode(PROMPT))
     scored = await model.score(PROMPT, [3] * longest, end=False)

@@ -23,16 +23,6 @@ async def test_keeps_the_contract_of_models(servers):
     await check_model(model, PROMPT, sampling=sampling, reproducible=False)
 
 
-async def test_text_is_never_tokenised_twice(servers, module):
-    """What one turn sampled is part of the next one's prompt as token ids."""
-    odd = [5, 5, 6, 30, 30, 7, 2]
-    model = client(servers)
-    [first] = await model.complete(odd, 1, Sampling(max_tokens=10, seed=1))
-    assert first.prompt_ids == tuple(odd)
-    [second] = await model.complete([*odd, *first.token_ids, 6], 1, Sampling(max_tokens=10, seed=1))
-    assert second.prompt_ids == (*odd, *first.token_ids, 6)
-
-
 async def test_scores_are_those_of_transformers(servers, module, checkpoint, tolerance):
     model = client(servers, tokenizer=checkpoint)
     local = HFModel((module, model.tokenizer))

@@ -90,14 +90,3 @@ def told(tree):
         for turn in tree.turns
     ]
     return replace(tree, turns=tuple(turns))
-
-
-class Small(ScriptedModel):
-    """Its context holds less than its agents may write."""
-
-    context = 60
-
-
-def small_model():
-    """For the command line: ``sums_team:small_model``."""
-    return Small(script)

@@ -1,5 +1,7 @@
 """Turns by hand."""
 
+from dataclasses import replace
+
 from mars_env.types import Action, Completion, Turn
 
 SAMPLED = Completion(
@@ -14,3 +16,13 @@ def turn(
     completions = completions or (SAMPLED,)
     action, above = Action(completions[0].text, completions), id.rpartition(".")[0] or None
     return Turn(tree, id, above, group, agent, policy, problem, action, reward=reward, **fields)
+
+
+def called(action, *results):
+    """The same action, with results of tools (token ids) between completions that sample the same again."""
+    [first] = action.completions
+    completions = [first]
+    for result in results:
+        read = (*completions[-1].prompt_ids, *completions[-1].token_ids, *result)
+        completions.append(replace(first, prompt_ids=read))
+    return replace(action, completions=tuple(completions))

@@ -6,31 +6,35 @@ import random
 import pytest
 from aiohttp import web
 from http_app import served
+from tiny_checkpoint import byte_tokenizer
 
-from mars_env.errors import ConfigError, ContextError, ModelError, ServerDown
+from mars_env.errors import ConfigError, ContextError, ModelError
 from mars_env.models.http import HTTPModel
 from mars_env.seeds import derive_seed
 from mars_env.testing.model_suite import check_model
-from mars_env.types import Sampling
+from mars_env.types import Sampling, ScoringModel
 
-BODIES = {
-    "malformed": '{"choices": [{"message": {"content": "4',
-    "empty": '{"choices": []}',
-    "wrong types": '{"choices": [{"message": {"content": 7}}]}',
-}
+
+def value(token, place):
+    """The log-probability that the server gives a token at a place of the prompt."""
+    return -(token + place / 10)
+
+
+def scores_of(ids):
+    return [None, *({str(token): {"logprob": value(token, i)}} for i, token in enumerate(ids) if i)]
 
 
 class Server:
     """A small server that speaks vLLM's dialect, and misbehaves as it is told."""
 
     def __init__(self):
-        self.faults = []  # one is taken by each request: a status, a name below, or a function
+        self.faults = []  # one is taken by each request: a status, "slow" or a function
         self.refused = {}  # faults of requests by their prompts
         self.bodies, self.headers = [], []
         self.busy = self.most_busy = 0
         self.held = 0  # requests wait until so many have been there at once
         self.most_choices = 10**9
-        self.reply = None
+        self.scores = scores_of  # of the tokens of a prompt
 
     def serving(self):
         routes = {f"POST /v1{path}": self.handle for path in ("/chat/completions", "/completions")}
@@ -61,16 +65,11 @@ class Server:
             return fault(body)
         if isinstance(fault, int):
             return web.json_response({"error": {"message": "by command"}}, status=fault)
-        if fault in BODIES:
-            return web.Response(text=BODIES[fault])
-        if fault == "slow":
-            await asyncio.sleep(60)
-        request.transport.close()
-        return web.Response()
+        return await asyncio.sleep(60)  # "slow"
 
     def answer(self, body, chat):
-        if self.reply is not None:
-            return self.reply
+        if "prompt_logprobs" in body:
+            return {"choices": [{"index": 0, "text": "", "prompt_logprobs": self.scores(body["prompt"])}]}
         prompt = json.dumps(body.get("messages") or body["prompt"])
         prompt_ids = body["prompt"] if isinstance(body.get("prompt"), list) else [ord(c) % 97 for c in prompt]
         choices, total = [], 0
@@ -163,7 +162,7 @@ def moved(body):
 @pytest.mark.parametrize(
     ("fault", "options", "requests"),
     [(500, {"attempts": 3}, 3), ("slow", {"attempts": 1, "timeout": 0.2}, 1)]
-    + [(fault, {}, 1) for fault in (400, 401, 404, 422, 302, moved)],
+    + [(fault, {}, 1) for fault in (400, 422, moved)],
 )
 async def test_what_ends_in_an_error(server, fault, options, requests):
     server.refused["p"] = fault
@@ -246,17 +245,62 @@ async def test_requests_refused_for_their_content_have_unknown_answers(server, c
         assert len(server.bodies) == 2  # trying again would not help
 
 
-@pytest.mark.parametrize(
-    ("reply", "error"),
-    [
-        ({"error": {"message": "upstream is busy", "code": 504}}, ServerDown),
-        ({"choices": [{"error": {"message": "lost"}, "text": "", "finish_reason": "error"}]}, ServerDown),
-        ({"error": {"message": "no such model", "code": 404}}, ModelError),
-    ],
-)
-async def test_an_error_under_status_200_is_one(server, reply, error):
-    server.reply = reply
-    model = HTTPModel(server.url, "m", backoff=0.001, patience=0.1)
-    with pytest.raises(ModelError) as caught:
-        await model.complete("p", 1, Sampling())
-    assert type(caught.value) is error
+IDS, TEXT = [3, 1, 4], [1, 5, 9]
+
+
+async def test_token_ids_are_scored_as_they_are(server):
+    model = HTTPModel(server.url, "m", version=7)
+    assert isinstance(model, ScoringModel)
+    scored = await model.score(IDS, TEXT, end=False)
+    again = await model.score(IDS, [2], [6], end=False)
+    assert (scored.prompt_ids, scored.token_ids) == (tuple(IDS), tuple(TEXT))
+    assert scored.logprobs == (value(1, 3), value(5, 4), value(9, 5))  # by hand: -1.3, -5.4, -9.5
+    assert scored.logprobs == pytest.approx((-1.3, -5.4, -9.5))
+    assert scored.versions == ((7, 3),) and scored.temperature == 1.0 and scored.trainable
+    assert again.logprobs == pytest.approx((-2.3, -6.4))
+    assert all(body["prompt"][:3] == IDS and body["temperature"] == 1.0 for body in server.bodies)
+    assert len(server.bodies) == 2
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+async def test_texts_need_the_tokenizer_and_are_encoded_as_a_model_here_would(server, tmp_path, by_name):
+    tokenizer = byte_tokenizer()
+    tokenizer.save_pretrained(tmp_path)
+    model = HTTPModel(server.url, "m", tokenizer=str(tmp_path) if by_name else tokenizer)
+    given = model.written("1+1=", "ab", "c")
+    scored = await model.score("1+1=", "ab", "c")
+    prompt = tokenizer.encode("1+1=")
+    text = [*tokenizer.encode("ab"), *tokenizer.encode("c"), tokenizer.eos_token_id]
+    assert server.bodies[0]["prompt"] == [*prompt, *text]
+    assert (scored.prompt_ids, scored.token_ids, scored.text) == (tuple(prompt), tuple(text), "abc")
+    assert given.token_ids == scored.token_ids and given.logprobs == ()
+    assert len(scored.logprobs) == len(text)
+
+
+async def test_a_server_that_scores_nothing_is_a_config_error(server):
+    server.scores = lambda ids: None
+    with pytest.raises(ConfigError):
+        await HTTPModel(server.url, "m").score(IDS, TEXT, end=False)
+    assert len(server.bodies) == 1
+
+
+ENTRY = {"logprob": -1.0}
+ANSWERS = {
+    "too few": [None, {"1": ENTRY}],
+    "too many": [None, *({str(t): ENTRY} for t in [*IDS[1:], *TEXT, 2])],
+    "other tokens": [None, *({str(t + 1): ENTRY} for t in [*IDS[1:], *TEXT])],
+    "above 1": [None, *({str(t): {"logprob": 0.5}} for t in [*IDS[1:], *TEXT])],
+    "not a number": [None, *({str(t): {"logprob": "-1"}} for t in [*IDS[1:], *TEXT])],
+    "none at all": [None] * 6,
+    "impossible": [None, *({str(t): {"logprob": -9999.0}} for t in [*IDS[1:], *TEXT])],
+    "no list": 7,
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+async def test_what_is_no_score_of_these_tokens_is_refused(server, answer):
+    server.scores = lambda ids: answer
+    model = HTTPModel(server.url, "m", attempts=2, backoff=0.01)
+    with pytest.raises(ModelError):
+        await model.score(IDS, TEXT, end=False)
+    assert len([body for body in server.bodies if isinstance(body["prompt"], list)]) == 2

@@ -56,7 +56,7 @@ def test_what_fails_while_nothing_is_answered_does_not_count(refusal):
     assert all(isinstance(answer, str) and 500 < at < 550 for answer, at in answers)
 
 
-@pytest.mark.parametrize("refusal", ["429 later", "500", "reset", "unreachable"])
+@pytest.mark.parametrize("refusal", ["429 later", "500", "error under 200", "reset", "unreachable"])
 def test_servers_that_answer_nothing_for_the_patience_are_down(refusal, caplog):
     servers = Servers(dead=["a"], refusal=refusal)
     answers = ask_all(servers, ["p"] * 10, patience=100.0)

@@ -19,10 +19,6 @@ def make(seed=0, agents=AGENTS, **settings):
     return Search(SearchSettings(**settings), agents, seed)
 
 
-def score_of(id):
-    return (id * 7 % 11) / 20
-
-
 def test_the_budget_in_tokens_counts_lost_ones_and_ends_between_waves():
     search = make(tokens=1000, wave=4)
     for ask in search.ask(4):

@@ -112,9 +112,6 @@ def test_other_runs_policies_and_formats_are_refused(toy, tmp_path):
         trainer = LocalTrainer({name: Policy(toy.tiny_model())}, toy.CONFIG, run={"group": run})
         return trainer.resume(tmp_path)
 
-    def bfloat16():
-        return toy.tiny_model().bfloat16()
-
     offload = toy.CONFIG.model_copy(update={"offload": True})
     tiny = LocalTrainer({"mars": Policy(toy.tiny_model())}, toy.CONFIG, run={"group": (8, 2)})
     tiny.steps = 1
@@ -123,8 +120,9 @@ def test_other_runs_policies_and_formats_are_refused(toy, tmp_path):
     for changes in ({"run": (8, 3)}, {"name": "solver"}):
         with pytest.raises(StoreError):
             resumed(**changes)
+    half = {"mars": Policy(toy.tiny_model().bfloat16())}
     with pytest.raises(StoreError) as caught:
-        LocalTrainer({"mars": Policy(bfloat16())}, offload, run={"group": (8, 2)}).resume(tmp_path)
+        LocalTrainer(half, offload, run={"group": (8, 2)}).resume(tmp_path)
     assert "precision" in str(caught.value)
     state = json.loads((path / "state.json").read_text())
     (path / "state.json").write_text(json.dumps(state | {"format": 99}))

@@ -1,13 +1,11 @@
 """Evaluation during training in this process."""
 
 import pytest
-import turns
 
 from mars_env.loggers import read_jsonl
 from mars_env.trainers.evaluation import evaluation_metrics
 from mars_env.trainers.front import train_run
 from mars_env.trainers.run_file import load_run
-from mars_env.types import Grade, Problem, Tree
 
 RUN = load_run(
     "arithmetic-solve-verify-correct",
@@ -43,19 +41,9 @@ def test_an_evaluation_changes_nothing_of_the_training(tmp_path):
         assert {name: before[name] for name in trained} == {name: after[name] for name in trained}
 
 
-def test_an_evaluation_counts_right_answers_by_their_raw_grades():
-    def tree(number, first, last, fault=""):
-        problem = Problem(f"p{number}", "2 + 2?", "4")
-        chain = (
-            turns.turn("0", None, turns.SAMPLED, agent="solver_0", grade=first),
-            turns.turn("0.0", None, turns.SAMPLED, agent="corrector_0", grade=last),
-        )
-        return Tree(f"p{number}#0", problem, chain, final="0.0", fault=fault)
-
-    right, wrong, unknown = Grade.correct(), Grade.wrong("5"), Grade.unknown("the grader was lost")
-    metrics = evaluation_metrics(
-        [tree(0, wrong, right), tree(1, right, right), tree(2, wrong, wrong), tree(3, right, unknown)]
-    )
+def test_an_evaluation_counts_right_answers_by_their_raw_grades(episode):
+    scripts = ("S- C+", "S+ C+", "S- C-", "S+ C?")
+    metrics = evaluation_metrics([episode(f"p{i}", 0, script) for i, script in enumerate(scripts)])
     assert metrics["eval_solver_accuracy"] == 0.5
     assert metrics["eval_system_accuracy"] == pytest.approx(2 / 3)
     assert metrics["eval_unknown"] == 1

@@ -56,14 +56,6 @@ def groups(toy):
     ]
 
 
-def preferring(toy, beta=0.5, **config):
-    model = toy.tiny_model()
-    policy = Policy(model, reference=toy.tiny_model(1))
-    return policy, LocalTrainer(
-        {"mars": policy}, CONFIG.model_copy(update=config), preferences=Preferences(beta=beta)
-    )
-
-
 def test_pairs_are_right_against_wrong_and_unknown_is_in_none(groups):
     pairs = preference_pairs(groups, CONFIG)
     assert [sample.turn_id for sample in pairs] == ["0", "1", "2", "5"]
@@ -73,7 +65,9 @@ def test_pairs_are_right_against_wrong_and_unknown_is_in_none(groups):
 
 @pytest.mark.parametrize("budget", [10, 10_000])
 def test_a_preference_step_is_the_papers(toy, groups, budget):
-    policy, trainer = preferring(toy, token_budget=budget)
+    policy = Policy(toy.tiny_model(), reference=toy.tiny_model(1))
+    config = CONFIG.model_copy(update={"token_budget": budget})
+    trainer = LocalTrainer({"mars": policy}, config, preferences=Preferences(beta=0.5))
     plain, reference = toy.tiny_model(), toy.tiny_model(1)
     turns = groups[0].turns
     margins = []

@@ -26,16 +26,6 @@ def trainer(toy, config=None, **others):
     )
 
 
-def renamed(groups, agent):
-    """The same groups as turns of another agent, in other trees."""
-    return [
-        Group(
-            f"{g.id}/{agent}", tuple(replace(t, tree_id=f"{t.tree_id}/{agent}", agent=agent) for t in g.turns)
-        )
-        for g in groups
-    ]
-
-
 @pytest.fixture
 def groups(toy):
     """Two groups with rewards 1 and 0 by turns, sampled at temperature 0.7 from the toy model."""
@@ -88,7 +78,9 @@ def test_one_update_is_exactly_the_policy_gradient_step(toy, groups):
 
 
 def test_only_the_named_roles_are_trained(toy, groups):
-    both = groups + renamed(groups, "verifier_0")
+    others = toy.rewarded(toy.toy_groups(toy.tiny_model(), 1))
+    checked = [replace(g, turns=tuple(replace(t, agent="verifier_0") for t in g.turns)) for g in others]
+    both = groups + checked
     alone, partial = trainer(toy), trainer(toy, TrainConfig(learning_rate=1e-3, train_roles=("solver",)))
     alone.step(groups)
     metrics = partial.step(both)

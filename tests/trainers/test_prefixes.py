@@ -1,4 +1,3 @@
-import copy
 from dataclasses import replace
 from functools import partial
 
@@ -187,19 +186,13 @@ def test_a_budget_counts_shared_tokens_once():
 
 def test_the_head_is_in_float32_under_autocast():
     """Else rounding alone would leave GSPO's clip range."""
-    config = TrainConfig(autocast=True)
-    exact, half = (
-        LocalTrainer({"one": Policy(copy.deepcopy(new_model()))}, c).step(groups_of(ALIKE)).policies["one"]
-        for c in (TrainConfig(), config)
-    )
-    assert half["entropy"] == pytest.approx(exact["entropy"], rel=0.05)
     seen = []
 
     def heard(logits, *others, whole=losses.logprobs_and_entropies):
         seen.append(logits.detach())
         return whole(logits, *others)
 
-    trainer = LocalTrainer({"one": Policy(new_model())}, config)
+    trainer = LocalTrainer({"one": Policy(new_model())}, TrainConfig(autocast=True))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(losses, "logprobs_and_entropies", heard)
         trainer.step(groups_of(ALIKE))

@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 from toy_training import tiny_model, toy_groups
+from turns import called
 from typer.testing import CliRunner
 
 from mars_env.cli import app
 from mars_env.rollout import Store, groups_of
 from mars_env.trainers import TrainConfig, local
-from mars_env.trainers.sample_files import sample_from_row, write_samples
+from mars_env.trainers.sample_files import sample_from_row
 from mars_env.trainers.samples import turn_samples
-from mars_env.types import Action, Problem, Tree
+from mars_env.types import Problem, Tree
 
 GROUP = 6
 
@@ -28,23 +29,13 @@ def trees():
         turns = tuple(replace(turn, problem_id=problem.id) for turn in group.turns)
         trees.append(Tree(f"{problem.id}#0", problem, turns))
     lost = replace(trees[0].turns[3], reward=None)
-    chain = replace(trees[0].turns[4], action=called(trees[0].turns[4].action))
+    chain = replace(trees[0].turns[4], action=called(trees[0].turns[4].action, (3, 5, 4), (6,)))
     return [replace(trees[0], turns=(*trees[0].turns[:3], lost, chain, trees[0].turns[5])), trees[1]]
 
 
 def read(path):
     """The samples of a file."""
     return [sample_from_row(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def called(action):
-    """The same action, with two results of tools between three completions."""
-    [first] = action.completions
-    completions = [first]
-    for result in ((3, 5, 4), (6,)):
-        read = (*completions[-1].prompt_ids, *completions[-1].token_ids, *result)
-        completions.append(replace(first, prompt_ids=read))
-    return Action(action.text, tuple(completions))
 
 
 def test_a_chain_in_one_row_trains_as_its_completions_do(trees):
@@ -61,12 +52,6 @@ def test_a_chain_in_one_row_trains_as_its_completions_do(trees):
     several = replace(trees[0], turns=(*trees[0].turns[:4], apart, trees[0].turns[5]))
     for one, other in zip(weights(trees), weights([several, trees[1]]), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-
-
-def test_a_file_holds_the_same_rows_to_the_last_bit(trees, tmp_path):
-    samples = turn_samples(groups_of(trees), TrainConfig())
-    assert write_samples(tmp_path / "samples.jsonl", samples) == len(samples)
-    assert read(tmp_path / "samples.jsonl") == samples
 
 
 def test_the_command_line_writes_them(trees, tmp_path):

@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import re
-from typing import ClassVar
 
 import pytest
 import torch
@@ -12,13 +11,11 @@ from transformers import AutoModelForCausalLM
 
 from mars_env.errors import ModelError
 from mars_env.models import HFModel
-from mars_env.models.checksums import checksums
 from mars_env.rollout import PipelineSettings
-from mars_env.trainers import Policy, make_team, samplers
+from mars_env.trainers import Policy, make_team
 from mars_env.trainers.loop import train
 from mars_env.trainers.lora import add_adapters
 from mars_env.trainers.samplers import Refresher
-from mars_env.types import Completion
 
 READ = "policy/one/weights_read"
 
@@ -142,45 +139,3 @@ def test_shared_weights_need_no_proof_and_copies_are_compared_in_every_update():
         asyncio.run(train(env.game, team, env.problems, wanted, loggers=[log]))
     rows = log.rows
     assert [row.get(READ) for row in rows] == [None, 1.0]
-
-
-class Engine:
-    """Stands in for `VLLMModel`: notes what happens to it, and scores with the weights that it got."""
-
-    made: ClassVar[list] = []
-
-    def __init__(self, model, **options):
-        self.model, self.options, self.events = model, options, []
-        self.name, self.dtype, self.version, self.vocabulary = options["name"], "float32", 0, 100
-        type(self).made.append(self)
-
-    def adapter(self, weights, *, name, version=0):
-        self.events.append(("adapter", name))
-        other = copy.copy(self)
-        other.name, other.weights = name, weights
-        return other
-
-    def refresh(self, weights, version=None):
-        self.events.append(("refresh", version))
-        self.weights, self.version = copy.deepcopy(weights), version
-
-    def sleep(self):
-        self.events.append(("sleep", self.version))
-
-    def checksums(self):
-        """Only the norms can be read."""
-        return {n: c for n, c in checksums(self.weights.state_dict()).items() if "norm" in n}
-
-    async def score(self, prompt, *texts, end=True):
-        found = HFModel((self.weights, None)).logprobs(prompt, texts[0])
-        return Completion("", logprobs=tuple(found), versions=((self.version, len(found)),))
-
-    async def complete(self, prompt, n, sampling):
-        raise AssertionError("it is not asked for samples")
-
-
-@pytest.fixture
-def engines(monkeypatch):
-    monkeypatch.setattr(samplers, "VLLMModel", Engine)
-    monkeypatch.setattr(Engine, "made", [])
-    return Engine.made
