@@ -61,7 +61,7 @@ CORE = {
     "mars_env/envs/verdicts.py": "tests/envs/test_verdicts.py",
     "mars_env/envs/rewards.py": "tests/rollout/test_rewarding.py tests/envs",
     "mars_env/envs/visibility.py": "tests/envs/test_visibility.py",
-    "mars_env/envs/growers.py": "tests/envs/test_growers.py",
+    "mars_env/envs/growers.py": "tests/envs/test_growers.py tests/envs/test_aec.py",
     "mars_env/search/search.py": "tests/search/test_search.py",
     "mars_env/grading/math/evaluate.py": OF_MATH,
     "mars_env/grading/math/compare.py": OF_MATH,
@@ -144,6 +144,7 @@ EQUIVALENT = {
     "terms = (_MP.sin(arg * (seed % 97 + k) * 31": "so too",
     "return sum(terms, _MP.mpf(seed) / 2-32 + 1)": "so too",
     "if value != 0 and (size := abs(int(_MP.mag(value))) * 0.30103) >= self": "these are never equal",
+    "self._start_stage(self._choose(outputs, len(expansion.parent.path) ": "the length only seeds a draw",
     'if kind is "div":': "names in the source are interned",
 }
 """How changed lines start that change no result, and why; they are left out."""

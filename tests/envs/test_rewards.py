@@ -1,13 +1,16 @@
 """The step rewards of MarsRL."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import GRADES
 from turns import turn
 
-from mars_env.envs.rewards import agreement, outcome
+from mars_env.envs.rewards import agreement, checked_team_rewards, outcome
 from mars_env.envs.verdicts import read_judgement
+from mars_env.types import Problem, Tree
 
 
 def reward_of(text, grade):
@@ -44,3 +47,9 @@ def test_a_turn_without_a_verdict_earns_nothing():
 def test_a_solution_earns_the_score_of_its_grade():
     turns = [*(turn("0", None, grade=GRADES[grade]) for grade in "+-?"), turn("0", None)]
     assert [outcome(solution, [], None) for solution in turns] == [1.0, 0.0, None, None]
+
+
+def test_an_invalid_reward_of_a_team_costs_its_own_turn_alone():
+    tree = Tree("p#0", Problem("p", "?", "1"), (turn("0", None), turn("0.0", None)))
+    rewards, faults = checked_team_rewards({"0": math.nan, "0.0": 0.5}, tree)
+    assert rewards == {"0": None, "0.0": 0.5} and set(faults) == {"0"}

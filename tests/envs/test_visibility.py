@@ -220,6 +220,10 @@ def test_an_evaluation_that_sees_the_truth_or_nothing_is_refused(problems, setti
     assert any("ORACLE" in note for note in report.notes) and "ORACLE" in report.markdown()
 
 
+def test_a_search_that_sees_no_grade_is_no_oracle():
+    assert not any("ORACLE" in note for note in evaluated(MATHS, final="vote").notes)
+
+
 @pytest.mark.parametrize("ended", ["length", "stop"])
 async def test_a_verifier_is_told_that_a_solution_was_cut_off(ended):
     verifier = Doubter()
