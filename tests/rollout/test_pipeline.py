@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.simulator import run_virtual
-from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct
-from mars_env.errors import ContextError, MarsError, ModelError
+from mars_env.envs import Game, GroupedSettings, grouped, solve_verify_correct, team_outcome
+from mars_env.errors import ConfigError, ContextError, MarsError, ModelError
 from mars_env.players import assign_agents
 from mars_env.rollout import Job, collect, groups_of
 from mars_env.rollout.groups import is_uniform
@@ -302,6 +302,14 @@ def test_closing_early_leaves_nothing_behind():
         return len(asyncio.all_tasks())
 
     assert run_virtual(train()) == 1
+
+
+def test_a_team_reward_needs_whole_trees():
+    game = replace(GAME, team_reward=team_outcome)
+    whole, parts = PipelineSettings(), PipelineSettings(groups_per_update=2)
+    assert run_virtual(all_batches(Actor([0], random.Random(13)), whole, steps_of(1, 2), game=game))
+    with pytest.raises(ConfigError):
+        run_virtual(all_batches(Actor([0], random.Random(13)), parts, steps_of(1, 2), game=game))
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 3])
