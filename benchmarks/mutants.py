@@ -56,7 +56,8 @@ CORE = {
     "mars_env/rollout/staleness.py": "tests/rollout/test_pipeline.py",
     "mars_env/rollout/segments.py": "tests/rollout/test_pipeline_segments.py",
     "mars_env/rollout/pipeline.py": "tests/rollout/test_pipeline.py",
-    "mars_env/rollout/store.py": f"{OF_RUNS} tests/rollout/test_tree_index.py",
+    "mars_env/rollout/store.py": f"{OF_RUNS} tests/rollout/test_tree_index.py tests/evaluation/test_run.py "
+    "tests/rollout/test_kill_and_resume.py",
     "mars_env/rollout/row_files.py": OF_RUNS,
     "mars_env/envs/verdicts.py": "tests/envs/test_verdicts.py",
     "mars_env/envs/rewards.py": "tests/rollout/test_rewarding.py tests/envs",
@@ -145,6 +146,7 @@ EQUIVALENT = {
     "return sum(terms, _MP.mpf(seed) / 2-32 + 1)": "so too",
     "if value != 0 and (size := abs(int(_MP.mag(value))) * 0.30103) >= self": "these are never equal",
     "self._start_stage(self._choose(outputs, len(expansion.parent.path) ": "the length only seeds a draw",
+    "def value_at(node: Node, point: Mapping[str, Any], digits: int, /, real": "it is called by position",
     'if kind is "div":': "names in the source are interned",
 }
 """How changed lines start that change no result, and why; they are left out."""

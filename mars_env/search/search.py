@@ -122,7 +122,7 @@ class Search:
         if k < 1:
             raise ConfigError(f"ask for at least one expansion, got k = {k}")
         if self.settings.as_completed:
-            self._decide(k - len(self._queue))
+            self._decide(k)  # nothing is queued: all that is decided is handed out
         elif not self._open:
             self._decide(self.settings.wave or k)
         handed, self._queue = self._queue[:k], self._queue[k:]

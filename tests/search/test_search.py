@@ -54,6 +54,9 @@ def test_bad_input_is_refused_with_one_sentence():
         search.tell(0, 0.5, tokens=-1)
     with pytest.raises(ConfigError):
         search.ask(0)
+    for agents in ([], ["coder_0", "coder_0"]):
+        with pytest.raises(ConfigError):
+            make(agents=agents)
     search.tell(1, 0.5)  # waits for node 0
     for node in (5, -1, 1):
         with pytest.raises(ConfigError):

@@ -57,6 +57,9 @@ def test_what_is_dropped_is_counted():
         groups=5, turns=10, unknown=4, small=3, uniform=1, kept=2
     )
     assert advantage_stats([], {}) == AdvantageStats()
+    counted = estimator_of(TrainConfig(uniform_groups="count"))([*groups, group("two", [1.0, 1.0])])
+    sizes = {"mixed": 2, "uniform": 3, "two": 2}
+    assert {*counted} == {(f"tree {name}", str(i)) for name, size in sizes.items() for i in range(size)}
 
 
 @given(rewards_of_groups)
