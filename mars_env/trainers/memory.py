@@ -40,7 +40,7 @@ class Memory:
             lines.append(f"{name:<8} {sum(parts.values()) / GIB:6.1f} GiB  {listed}".rstrip())
         verdict = f"{self.peak / GIB:.1f} of {room / GIB:g} GiB"
         if self.peak > room:
-            verdict += f": IT DOES NOT FIT, {(self.peak - room) / GIB:.2g} GiB are missing"
+            verdict += f": IT DOES NOT FIT, {(self.peak - room) / GIB:,.1f} GiB are missing"
         lines.append(f"at most  {verdict}")
         if self.host:
             lines.append(f"host     {self.host / GIB:6.1f} GiB")
