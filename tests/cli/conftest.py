@@ -10,7 +10,7 @@ def call(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def called(*arguments):
-        printed, told, status = invoke(*arguments)
-        return printed + told, status
+        printed, errors, status = invoke(*arguments)
+        return printed + errors, status
 
     return called

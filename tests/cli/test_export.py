@@ -162,8 +162,8 @@ def test_no_model_is_loaded_because_a_run_names_it(tmp_path):
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["may_change"]["settings"]["verifier"] = "hf:somebody/anything"
     (run / "manifest.json").write_text(json.dumps(manifest))
-    told = call_cli("export", run, tmp_path / "rows.jsonl", code=2)
-    assert "does not decide what is loaded as verifier" in " ".join(told.split())
+    message = call_cli("export", run, tmp_path / "rows.jsonl", code=2)
+    assert "does not decide what is loaded as verifier" in " ".join(message.split())
 
 
 def test_odd_characters_and_numbers_stop_no_reader(tmp_path):

@@ -71,8 +71,10 @@ def test_rows_of_a_file_become_a_report(tmp_path):
     needed("transformers", "hf")
     from tiny_checkpoint import tiny_checkpoint
 
-    told = [{"question": f"What is {i} plus {i}?", "answer": f"Add them.\n#### {2 * i}"} for i in range(3)]
-    rows = write_rows(tmp_path / "rows.jsonl", told)
+    questions = [
+        {"question": f"What is {i} plus {i}?", "answer": f"Add them.\n#### {2 * i}"} for i in range(3)
+    ]
+    rows = write_rows(tmp_path / "rows.jsonl", questions)
     flags = ["--set", "gsm8k", "--engine", "hf", "--model", tiny_checkpoint(tmp_path / "model"), "--limit", 2]
     flags += ["--rounds", 1, "--max-tokens", 4, "--out", tmp_path / "run"]
     printed = run("real_model", tmp_path, rows, *flags)

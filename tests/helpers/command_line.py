@@ -20,9 +20,9 @@ def call_cli(*arguments, code=0, **how):
 
     It must end with this exit status; returns its output, or its errors if it fails.
     """
-    printed, told, status = invoke(*arguments, **how)
-    assert status == code, told + printed
-    return printed if code == 0 else told
+    printed, errors, status = invoke(*arguments, **how)
+    assert status == code, errors + printed
+    return printed if code == 0 else errors
 
 
 def invoke(*arguments, input=""):

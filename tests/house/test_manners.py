@@ -55,8 +55,8 @@ WRONG = {
 def test_a_wrong_value_gets_a_sentence(name):
     with pytest.raises(ConfigError) as raised:
         WRONG[name]()
-    told = str(raised.value)
-    assert "\n" not in told and "validation error" not in told and "errors.pydantic.dev" not in told
+    message = str(raised.value)
+    assert "\n" not in message and "validation error" not in message and "errors.pydantic.dev" not in message
 
 
 def pickled(value):

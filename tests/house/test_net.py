@@ -172,10 +172,10 @@ async def status(url, *, key=None, body=b"{}", kind="application/json"):
 
 async def test_a_server_with_keys_serves_their_clients():
     server = await start_server(application(), guard=Guard(["right", " other "]))
-    told = {key: await status(server.url, key=key) for key in (None, "wrong", "right", "other")}
+    statuses = {key: await status(server.url, key=key) for key in (None, "wrong", "right", "other")}
     health = (await request("GET", f"{server.url}/health", 1000)).status
     await server.close()
-    assert told == {None: 401, "wrong": 401, "right": 200, "other": 200} and health == 200
+    assert statuses == {None: 401, "wrong": 401, "right": 200, "other": 200} and health == 200
     with pytest.raises(NETWORK_ERRORS):
         await status(server.url)
 

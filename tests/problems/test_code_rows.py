@@ -80,7 +80,7 @@ def test_the_many_asserts_of_mbpp_plus_count():
 
 
 @pytest.mark.parametrize(
-    ("name", "statement", "told"),
+    ("name", "statement", "is_named"),
     [
         ("add", "Write a function to add.", False),
         ("add", "Padding `add_all` and add(s) nothing: add.", True),
@@ -90,10 +90,10 @@ def test_the_many_asserts_of_mbpp_plus_count():
         ("twoSum", "Write twoSum.", True),
     ],
 )
-def test_a_statement_tells_the_function_s_name(name, statement, told):
+def test_a_statement_tells_the_function_s_name(name, statement, is_named):
     for row in ({**OURS_CALL, "starter_code": "", "fn_name": name}, {**MBPP, "entry_point": name}):
         made = code_problem_from_row({**row, "prompt": statement}).statement
-        assert made == (statement if told else f"{statement}\n\nName the function `{name}`.")
+        assert made == (statement if is_named else f"{statement}\n\nName the function `{name}`.")
 
 
 def test_integer_keys_of_a_first_argument_are_noted_where_the_set_s_own_grader_makes_them():

@@ -75,8 +75,8 @@ def test_feedback_shows_public_tests_alone(graders):
     hidden = judge(graders(), ADD, "def add(a, b): return 3")
     assert hidden.feedback == "1 tests passed, then a hidden test failed: wrong answer."
     assert "30" not in hidden.reason + hidden.feedback
-    told = judge(graders(feedback="all"), ADD, "def add(a, b): return 3")
-    assert "add(10, 20)" in told.feedback and "Expected: 30" in told.feedback
+    grade = judge(graders(feedback="all"), ADD, "def add(a, b): return 3")
+    assert "add(10, 20)" in grade.feedback and "Expected: 30" in grade.feedback
     leaky = judge(graders(), ECHO, "n = input()\nif n != '4': raise ValueError(n + ' is a secret')\nprint(8)")
     assert "secret" not in leaky.feedback + leaky.reason and "5" not in leaky.feedback
     assert leaky.reason == "test 2 of 2: it raised ValueError"
@@ -212,8 +212,8 @@ def test_integers_as_keys_of_a_first_argument(graders):
     program = "def f(d, e):\n    return d[1] + d[3] + e['1']"
     assert judge(graders(), row, program).verdict is Verdict.CORRECT
     assert judge(graders(), row, program.replace("'1'", "1")).verdict is Verdict.WRONG
-    told = judge(graders(feedback="all"), row, "def f(d, e): return 0").feedback
-    assert "f({1: 2, 3: 4}, {'1': 7})" in told
+    feedback = judge(graders(feedback="all"), row, "def f(d, e): return 0").feedback
+    assert "f({1: 2, 3: 4}, {'1': 7})" in feedback
 
 
 def test_time_and_memory_limits_of_the_row(graders):
